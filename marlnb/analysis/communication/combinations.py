@@ -34,7 +34,7 @@ def combinations_with_goal(
         pair = np.unique(np.stack([goal, value], axis=1).astype(np.float64), axis=0, return_inverse=True)[1].reshape(-1)
         joint, of_goal, of_other = (
             mutual_information(
-                message, x, of_speaker.episode[known],
+                message, x, of_speaker.episode[known], of_speaker.t[known],
                 names=("message", other.name), n_shuffles=shuffles, n_bootstrap=1, rng=rng,
             )
             for x, shuffles in ((pair, n_shuffles), (goal, 1), (value, 1))

@@ -88,7 +88,7 @@ def communication(
     spoken, received = _pair_rows(of_speaker, of_listener, lag)
     rng = np.random.default_rng(seed)
     information = partial(_information, n_shuffles=n_shuffles, n_bootstrap=n_bootstrap, rng=rng)
-    episode = of_listener.episode[received]
+    episode, t = of_listener.episode[received], of_listener.t[received]
     code, message_names, goal_names = _code_book(messages, goals)
     influence, notes = _causal_influence(
         recording, of_listener, received, message_features, speaker, policies, checkpoint
@@ -96,18 +96,17 @@ def communication(
     n_episodes = len(np.unique(of_speaker.episode))
     missing = messages.missing_labels(speaker)
     goals.missing_labels(speaker, missing)
-    signalling = information(messages, goals, of_speaker.episode, names=("message", goals.name))
+    signalling = information(messages, goals, of_speaker.episode, of_speaker.t, names=("message", goals.name))
     listening = following = consistency = None
     if actions is not None:
         actions.missing_labels(listener, missing)
         action_name = f"{listener}'s action" if actions.name == "action" else actions.name
         reaction = actions.at(received)
-        listening = information(messages.at(spoken), reaction, episode, names=("message", action_name))
-        following = information(goals.at(spoken), reaction, episode, names=(goals.name, action_name))
+        listening = information(messages.at(spoken), reaction, episode, t, names=("message", action_name))
+        following = information(goals.at(spoken), reaction, episode, t, names=(goals.name, action_name))
     if speaker_action is not None:
         other = _discrete(_one_choice(of_speaker, speaker_action, "speaker_action"), "action of the speaker")
-        consistency = information(messages, other, of_speaker.episode, names=("message", other.name))
-    t = of_listener.t[received]
+        consistency = information(messages, other, of_speaker.episode, of_speaker.t, names=("message", other.name))
     times = np.unique(t)
     mean_influence = None if influence is None else _mean_with_interval(influence, episode, n_bootstrap, rng)
     combinations = combinations_with_goal(of_speaker, messages, goals, n_shuffles, rng)
@@ -170,16 +169,17 @@ def _information(
     a: RowValues,
     b: RowValues,
     episode: np.ndarray,
+    t: np.ndarray,
     *,
     names: tuple[str, str],
     n_shuffles: int,
     n_bootstrap: int,
     rng: np.random.Generator,
 ) -> MutualInformation:
-    """Mutual information of a and b over the rows at which both are known; episode: `[row]`."""
+    """Mutual information of a and b over the rows at which both are known; episode and t: `[row]`."""
     known = a.known & b.known
     return mutual_information(
-        a.values[known], b.values[known], episode[known],
+        a.values[known], b.values[known], episode[known], t[known],
         names=names, n_shuffles=n_shuffles, n_bootstrap=n_bootstrap, rng=rng,
     )  # fmt: skip
 

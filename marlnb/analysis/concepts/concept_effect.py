@@ -16,7 +16,7 @@ from marlnb.analysis.data.labels import Labels
 from marlnb.analysis.representations.eta_squared import tuned_beyond_chance
 from marlnb.analysis.results import ALPHA
 from marlnb.analysis.stats.bootstrap import bootstrap_weights, episode_index, episode_sums, percentile_interval
-from marlnb.analysis.stats.linear_models import permute_by_episode
+from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 
 N_TUNING_SHUFFLES = 199
 N_BOOTSTRAP = 200
@@ -48,6 +48,7 @@ def concept_effect(
     truth: np.ndarray,
     controls: np.ndarray,
     episode: np.ndarray,
+    t: np.ndarray,
     *,
     n_shuffles: int,
     n_bootstrap: int,
@@ -60,6 +61,7 @@ def concept_effect(
         truth: `[row]` bool, the concept.
         controls: `[row, column]`, as `control_columns` gives it.
         episode: `[row]`, in order.
+        t: `[row]`, the time step.
     Source: Freedman and Lane 1983, A Nonstochastic Interpretation of Reported Significance Levels: residuals are
         permuted, here between whole episodes.
     """
@@ -68,7 +70,8 @@ def concept_effect(
     concept_rest = residuals(design[:, -1:], controls)[:, 0]
     size = max(float(concept_rest @ concept_rest), 1e-12)
     value = float(concept_rest @ output_rest) / size
-    null = np.array([concept_rest @ permute_by_episode(output_rest, episode, rng) for _ in range(n_shuffles)]) / size
+    shuffle = EpisodeShuffle(episode, t)
+    null = np.array([concept_rest @ shuffle.permute(output_rest, rng) for _ in range(n_shuffles)]) / size
     numbers, index = episode_index(episode)
     products = episode_sums(design[:, :, None] * design[:, None, :], index, len(numbers))
     targets = episode_sums(design * linear_output[:, None], index, len(numbers))
@@ -98,7 +101,12 @@ class TunedUnitsEffect:
 
 
 def tuned_units_effect(
-    x: np.ndarray, gradient: np.ndarray, truth: np.ndarray, episode: np.ndarray, rng: np.random.Generator
+    x: np.ndarray,
+    gradient: np.ndarray,
+    truth: np.ndarray,
+    episode: np.ndarray,
+    t: np.ndarray,
+    rng: np.random.Generator,
 ) -> TunedUnitsEffect:
     """Standard deviation of `sum over tuned units of (x_u - mean_u) gradient_u`.
 
@@ -110,8 +118,9 @@ def tuned_units_effect(
         gradient: `[unit]`, the output's mean gradient.
         truth: `[row]` bool, the concept.
         episode: `[row]`.
+        t: `[row]`, the time step.
     """
-    p = tuned_beyond_chance(x, truth.astype(np.int64), 2, episode, n_shuffles=N_TUNING_SHUFFLES, rng=rng)
+    p = tuned_beyond_chance(x, truth.astype(np.int64), 2, episode, t, n_shuffles=N_TUNING_SHUFFLES, rng=rng)
     units = np.flatnonzero(p <= ALPHA)
     contribution = (x[:, units] - x[:, units].mean(axis=0)) @ gradient[units]
     numbers, index = episode_index(episode)

@@ -41,7 +41,8 @@ from marlnb.analysis.data.missing_labels import MissingLabels
 from marlnb.analysis.data.rows import RowBatch, RowSource
 from marlnb.analysis.decoding.linear_decoder import DirectionKind
 from marlnb.analysis.results import ALPHA
-from marlnb.analysis.stats.linear_models import balanced_accuracy, fit_logistic, permute_by_episode
+from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
+from marlnb.analysis.stats.linear_models import balanced_accuracy, fit_logistic
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.hooks.sites import Site, group_of
 from marlnb.models.policies.policy import Policy
@@ -137,6 +138,7 @@ def concept_activation(
             x=activations[usable, k],
             truth=truth[usable, k],
             episode=rows.episode[usable],
+            t=rows.t[usable],
             gradient=gradient[usable][counted[usable, k]],
             controls=control_columns(controls, usable, k),
         )
@@ -223,6 +225,7 @@ class ConceptProblem:
         x: `[row, unit]`, activations.
         truth: `[row]` bool, the concept.
         episode: `[row]`.
+        t: `[row]`, the time step.
         gradient: `[counted row, unit]`, the output's derivative with respect to the units.
         controls: `[row, column]`, as `control_columns` gives it.
     """
@@ -232,6 +235,7 @@ class ConceptProblem:
     x: np.ndarray
     truth: np.ndarray
     episode: np.ndarray
+    t: np.ndarray
     gradient: np.ndarray
     controls: np.ndarray
 
@@ -270,11 +274,11 @@ def _score(
     random_low, random_high = np.quantile(random, [0.025, 0.975]).tolist()
     mean_gradient = problem.gradient.mean(axis=0)
     effect = concept_effect(
-        problem.x @ mean_gradient, problem.truth, problem.controls, problem.episode,
+        problem.x @ mean_gradient, problem.truth, problem.controls, problem.episode, problem.t,
         n_shuffles=n_shuffles, n_bootstrap=N_BOOTSTRAP, rng=rng,
     )  # fmt: skip
     x_rest = residuals(problem.x, problem.controls)
-    tuned = tuned_units_effect(x_rest, mean_gradient, problem.truth, problem.episode, rng)
+    tuned = tuned_units_effect(x_rest, mean_gradient, problem.truth, problem.episode, problem.t, rng)
     score_warnings.extend(_score_warnings(problem, p, effect, tuned))
     return ConceptScore(
         agent=agent,
@@ -304,11 +308,11 @@ def _runs(
     problem: ConceptProblem, kind: DirectionKind, n_runs: int, rng: np.random.Generator, warnings: list[str]
 ) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
     """(score, accuracy) of each run with the concept, and of each run with the concept of shuffled episodes."""
-    numbers = np.unique(problem.episode)
+    numbers, shuffle = np.unique(problem.episode), EpisodeShuffle(problem.episode, problem.t)
     x = problem.x if problem.controls.shape[1] == 1 else residuals(problem.x, problem.controls)
     runs: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
     for shuffled in np.repeat([False, True], n_runs):
-        truth = permute_by_episode(problem.truth, problem.episode, rng) if shuffled else problem.truth
+        truth = shuffle.permute(problem.truth, rng) if shuffled else problem.truth
         train = np.isin(problem.episode, rng.permutation(numbers)[: len(numbers) // 2])
         if truth[train].all() or not truth[train].any():
             warnings.append(

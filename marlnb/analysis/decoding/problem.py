@@ -13,12 +13,12 @@ from marlnb.analysis.data.labels import Classes
 from marlnb.analysis.data.missing_labels import MissingLabels
 from marlnb.analysis.decoding.linear_decoder import LinearDecoder, LinearFit, fit_linear
 from marlnb.analysis.decoding.score import Control, DecodingScore, Gain
+from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.analysis.stats.linear_models import (
     MAX_CONSTANT_VARIANCE,
     FoldScores,
     constant_score,
     control_task_score,
-    permute_by_episode,
     score_folds,
     score_labels,
 )
@@ -245,7 +245,8 @@ def _score(
 ) -> DecodingOutcome:
     target, x, kind = problem.target, problem.x, settings.classes.kind
     y, episode, fold, rng = target.y, target.episode, target.fold, np.random.default_rng(settings.seed)
-    permuted = [permute_by_episode(y, episode, rng) for _ in range(settings.n_shuffles)]
+    shuffle = EpisodeShuffle(episode, target.t)
+    permuted = [shuffle.permute(y, rng) for _ in range(settings.n_shuffles)]
     main, *of_permuted = score_labels(x, np.stack([y, *permuted], axis=1), fold, kind)
     gains: list[Gain] = []
 

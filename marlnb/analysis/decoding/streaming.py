@@ -114,7 +114,7 @@ def solve_streaming(
         selected, target = selected[target.t == t], target.select(target.t == t)
         check_label(agent, target.y, target.episode, settings, diagnostics)
     kind = settings.classes.kind
-    targets = StreamedTargets(target.y, target.episode, target.fold, kind, settings.n_shuffles, settings.seed)
+    targets = StreamedTargets(target.y, target.episode, target.t, target.fold, kind, settings.n_shuffles, settings.seed)
     batches = _RowBatches(source, rows, site, agent, selected, _batch_bounds(rows.episode))
     views: Views = {"site": batches.activations, "observation": batches.observations}
     policy, messages = untrained_policy(source, site, rows, settings.seed)

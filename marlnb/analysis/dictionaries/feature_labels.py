@@ -27,7 +27,7 @@ from marlnb.analysis.representations.bins import binned
 from marlnb.analysis.results import few_episodes_warning
 from marlnb.analysis.stats.bootstrap import bootstrap_weights, episode_index, episode_sums, percentile_interval
 from marlnb.analysis.stats.corrections import max_statistic
-from marlnb.analysis.stats.linear_models import permute_by_episode
+from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 
@@ -83,17 +83,17 @@ def label_features(
     rng = np.random.default_rng(seed)
     positions = _drawn(np.flatnonzero(usable), max_rows, rng)
     _check_varies(values, positions, units)
-    episode = units.episode[positions]
+    episode, t = units.episode[positions], units.t[positions]
     label_bins = binned(values.at(positions), bins)
     features = dictionary.features(recording, units.index[positions])
     f = features[:, dictionary.agents.index(chosen_agent)].astype(np.float64)
     indicators = label_bins.indicators
     constant = np.ones((len(f), 1))
-    alone = _shares(f, indicators, constant, episode, n_shuffles, n_bootstrap, rng)
+    alone = _shares(f, indicators, constant, episode, t, n_shuffles, n_bootstrap, rng)
     beyond = alone
     if fixed is not None:
         columns = np.concatenate([constant, fixed.values[positions, units.agent_index]], axis=1)
-        beyond = _shares(f, indicators, columns, episode, n_shuffles, n_bootstrap, rng)
+        beyond = _shares(f, indicators, columns, episode, t, n_shuffles, n_bootstrap, rng)
     mean_in_bins = np.stack([f[label_bins.index == b].mean(axis=0) for b in range(len(label_bins))])
     n_episodes = len(np.unique(episode))
     return FeatureLabels(
@@ -165,6 +165,7 @@ def _shares(
     label: np.ndarray,
     given: np.ndarray,
     episode: np.ndarray,
+    t: np.ndarray,
     n_shuffles: int,
     n_bootstrap: int,
     rng: np.random.Generator,
@@ -176,6 +177,7 @@ def _shares(
         label: `[row, bin]`, indicators.
         given: `[row, column]`, with a constant.
         episode: `[row]`.
+        t: `[row]`, the time step.
     Raises:
         AnalysisError: what is given determines the label.
     """
@@ -184,19 +186,19 @@ def _shares(
     if left < MIN_LABEL_LEFT:
         raise AnalysisError("what is given determines the label, so that nothing of it is left; give less")
     share = _share_of((f.T @ rest), rest.T @ rest, (f**2).sum(axis=0))
-    null = _null_shares(f, rest, episode, n_shuffles, rng)
+    null = _null_shares(f, rest, EpisodeShuffle(episode, t), n_shuffles, rng)
     low, high = percentile_interval(_resampled_shares(f, rest, episode, n_bootstrap, rng))
     return _Shares(share, low, high, null.mean(axis=1), max_statistic(share, null))
 
 
 def _null_shares(
-    f: np.ndarray, label: np.ndarray, episode: np.ndarray, n_shuffles: int, rng: np.random.Generator
+    f: np.ndarray, label: np.ndarray, shuffle: EpisodeShuffle, n_shuffles: int, rng: np.random.Generator
 ) -> np.ndarray:
     """`[feature, shuffle]`, shares of features `[row, feature]` where episodes have the labels of others, `[row, bin]`;
     both are residuals."""
     null = np.empty((f.shape[1], n_shuffles))
     for k in range(n_shuffles):
-        permuted = permute_by_episode(label, episode, rng)
+        permuted = shuffle.permute(label, rng)
         permuted -= permuted.mean(axis=0)
         null[:, k] = _share_of(f.T @ permuted, permuted.T @ permuted, (f**2).sum(axis=0))
     return null
@@ -205,7 +207,7 @@ def _null_shares(
 def _resampled_shares(
     f: np.ndarray, label: np.ndarray, episode: np.ndarray, n_bootstrap: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """`[sample, feature]`, shares in bootstrap samples of episodes; arguments as of `_null_shares`."""
+    """`[sample, feature]`, shares in bootstrap samples of episodes `[row]`; other arguments as of `_null_shares`."""
     numbers, index = episode_index(episode)
     n = len(numbers)
     weights = bootstrap_weights(n, n_bootstrap, rng)

@@ -9,7 +9,7 @@ from scipy.stats import rankdata
 
 from marlnb.analysis.stats.bootstrap import episode_sums
 from marlnb.analysis.stats.corrections import max_statistic
-from marlnb.analysis.stats.linear_models import permute_by_episode
+from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 
 
 def eta_squared(x: np.ndarray, bin_index: np.ndarray, n_bins: int) -> np.ndarray:
@@ -57,10 +57,18 @@ def resampled_eta_squared(
 
 
 def tuned_beyond_chance(
-    x: np.ndarray, bin_index: np.ndarray, n_bins: int, episode: np.ndarray, *, n_shuffles: int, rng: np.random.Generator
+    x: np.ndarray,
+    bin_index: np.ndarray,
+    n_bins: int,
+    episode: np.ndarray,
+    t: np.ndarray,
+    *,
+    n_shuffles: int,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """p-values `[unit]` of eta² of the ranks of `[row, unit]`, against the best unit of each shuffle of episodes."""
     ranks = rankdata(x, axis=0)
-    permuted = (permute_by_episode(bin_index, episode, rng) for _ in range(n_shuffles))
+    shuffle = EpisodeShuffle(episode, t)
+    permuted = (shuffle.permute(bin_index, rng) for _ in range(n_shuffles))
     strength, *null = eta_squared_of_each(ranks, [bin_index, *permuted], n_bins)
     return max_statistic(strength, np.stack(null, axis=1))

@@ -17,6 +17,7 @@ from marlnb.analysis.data.views import Units, View
 from marlnb.analysis.representations.event_average_result import EventAverage, distance_from_control
 from marlnb.analysis.stats.bootstrap import bootstrap_means, bootstrap_weights, episode_index, percentile_interval
 from marlnb.analysis.stats.corrections import max_statistic
+from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.errors import AnalysisError, unknown
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 
@@ -82,7 +83,9 @@ def event_average(
     lags = np.arange(-before, after + 1)
     rows = _align(events.rows, units, lags)
     low, high = _interval(x, rows, units, n_bootstrap, rng)
-    shuffled = np.stack([_mean(x, _align_shuffled(events.rows, units, lags, rng)) for _ in range(n_shuffles)])
+    shuffle = EpisodeShuffle(units.episode, units.t)
+    of_others = (_align_shuffled(events.rows, units, lags, shuffle, rng) for _ in range(n_shuffles))
+    shuffled = np.stack([_mean(x, each) for each in of_others])
     mean = _mean(x, rows)
     n_events = (rows >= 0).sum(axis=0)
     control = _Control(shuffled, n_events)
@@ -251,13 +254,12 @@ def _align(events: np.ndarray, units: Units, lags: np.ndarray) -> np.ndarray:
     return np.where(inside, rows, -1)
 
 
-def _align_shuffled(events: np.ndarray, units: Units, lags: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """As `_align`, with events at the same times of other episodes; those after the other episode's end are dropped."""
-    _, first, index, length = np.unique(units.episode, return_index=True, return_inverse=True, return_counts=True)
-    other = rng.permutation(len(first))[index[events]]
-    offset = events - first[index[events]]
-    moved = (first[other] + offset)[offset < length[other]]
-    return _align(moved, units, lags)
+def _align_shuffled(
+    events: np.ndarray, units: Units, lags: np.ndarray, shuffle: EpisodeShuffle, rng: np.random.Generator
+) -> np.ndarray:
+    """As `_align`, with events at the same time steps of other episodes, at lags that the event's own episode has."""
+    others = shuffle.rows(shuffle.draw(rng), events)
+    return np.where(_align(events, units, lags) >= 0, _align(others, units, lags), -1)
 
 
 def _mean(x: np.ndarray, rows: np.ndarray) -> np.ndarray:

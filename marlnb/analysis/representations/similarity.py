@@ -12,7 +12,7 @@ from marlnb.analysis.data.views import Units, View, as_view, match_recorded_site
 from marlnb.analysis.representations.similarity_result import Similarity, SimilarityMatrix
 from marlnb.analysis.results import few_episodes_warning
 from marlnb.analysis.stats.bootstrap import episode_index, half_sample_interval, half_samples, p_value_above
-from marlnb.analysis.stats.linear_models import permute_by_episode
+from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.analysis.stats.similarity_measures import SimilarityMethod, SimilaritySums, block_sums, similarity_function
 from marlnb.errors import AnalysisError, unknown
 from marlnb.recording.file.opened import RecordingLike, opened_recording
@@ -137,6 +137,7 @@ def compare_units(
     if len(numbers) < MIN_EPISODES:
         raise AnalysisError(f"intervals over halves of the episodes need {MIN_EPISODES} episodes; got {len(numbers)}")
     rng = np.random.default_rng(seed)
+    shuffle = EpisodeShuffle(episode, left.t[at_left])
     block = (rng.permutation(len(numbers)) % MAX_BLOCKS)[index]
     n_blocks = min(MAX_BLOCKS, len(numbers))
     score_of = similarity_function(method)
@@ -147,7 +148,7 @@ def compare_units(
         return block_sums(pairs, left.n_units, right.n_units, n)
 
     def shuffled_score() -> float:
-        paired = permute_by_episode(at_right, episode, rng)
+        paired = shuffle.permute(at_right, rng)
         return score_of(sums_of(paired, np.zeros_like(block), 1).weighted(np.ones(1)))
 
     sums = sums_of(at_right, block, n_blocks)

@@ -29,8 +29,8 @@ from marlnb.analysis.stats.bootstrap import (
     percentile_interval,
 )
 from marlnb.analysis.stats.corrections import max_statistic
+from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.analysis.stats.given_patterns import residual
-from marlnb.analysis.stats.linear_models import permute_by_episode
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 
@@ -114,12 +114,15 @@ class BinnedRows:
     weights: np.ndarray
 
     @staticmethod
-    def draw(bins: Bins, episode: np.ndarray, n_shuffles: int, n_bootstrap: int, seed: int) -> BinnedRows:
-        """Draws the bootstrap samples, then the shuffles; episode: `[row]`, the episode's number."""
+    def draw(
+        bins: Bins, episode: np.ndarray, t: np.ndarray, n_shuffles: int, n_bootstrap: int, seed: int
+    ) -> BinnedRows:
+        """Draws the bootstrap samples, then the shuffles; episode: `[row]`, the episode's number; t: `[row]`."""
         rng = np.random.default_rng(seed)
         numbers, index = episode_index(episode)
         weights = bootstrap_weights(len(numbers), n_bootstrap, rng)
-        shuffled = tuple(permute_by_episode(bins.index, episode, rng) for _ in range(n_shuffles))
+        shuffle = EpisodeShuffle(episode, t)
+        shuffled = tuple(shuffle.permute(bins.index, rng) for _ in range(n_shuffles))
         return BinnedRows(bins, shuffled, index, weights)
 
     @property
@@ -205,11 +208,12 @@ def tuning(
     chosen = None if episodes is None else tuple(recording.episode_numbers(episodes))
     units = View(recording, site, agent, checkpoint=checkpoint, episodes=chosen).open()
     tuned_rows = TunedRows.of(units, label, rows, given)
-    values, episode = tuned_rows.values, units.episode[tuned_rows.positions]
-    x = tuned_rows.without_given(units.all()[tuned_rows.positions])
+    values, at = tuned_rows.values, tuned_rows.positions
+    episode, t = units.episode[at], units.t[at]
+    x = tuned_rows.without_given(units.all()[at])
     label_bins = binned(values, bins)
     tuned_rows.check_rest(x, label_bins, units.name)
-    binned_rows = BinnedRows.draw(label_bins, episode, n_shuffles, n_bootstrap, seed)
+    binned_rows = BinnedRows.draw(label_bins, episode, t, n_shuffles, n_bootstrap, seed)
     untrained_x, no_control = _untrained_units(units, site, chosen, checkpoint, tuned_rows, seed)
     with threadpool_limits(1):  # many small products: more threads wait for each other
         curve, low, high = binned_rows.curves(x)

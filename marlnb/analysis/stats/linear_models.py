@@ -172,18 +172,6 @@ def constant_score(y: np.ndarray, fold: np.ndarray, kind: Kind) -> float:
     return float((present / present.sum(axis=1, keepdims=True)).mean(axis=0).max())
 
 
-def permute_by_episode(y: np.ndarray, episode: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Shuffled labels: each episode gets the labels of another, drawn without replacement, in their order of time.
-
-    Frequencies and time courses of the labels stay; only their relation to the activations is removed. The labels of a
-    shorter episode are extended by their last one. Rows must be in order of episode and time.
-    """
-    _, start, number, length = np.unique(episode, return_index=True, return_inverse=True, return_counts=True)
-    other = rng.permutation(len(start))[number]
-    step = np.arange(len(y)) - start[number]
-    return y[start[other] + np.minimum(step, length[other] - 1)]
-
-
 def control_labels(y: np.ndarray, kind: Kind, rng: np.random.Generator) -> np.ndarray:
     """A random label for each episode `[episode]`: shuffled classes, at least two of them, or standard normal numbers.
 

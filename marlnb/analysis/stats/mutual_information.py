@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from marlnb.analysis.stats.bootstrap import bootstrap_weights, episode_index, p_value_above, percentile_interval
-from marlnb.analysis.stats.linear_models import permute_by_episode
+from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ def mutual_information(
     a: np.ndarray,
     b: np.ndarray,
     episode: np.ndarray,
+    t: np.ndarray,
     *,
     names: tuple[str, str],
     n_shuffles: int,
@@ -93,7 +94,8 @@ def mutual_information(
     bits = float(mutual_information_bits(table))
     resampled = (bootstrap_weights(len(numbers), n_bootstrap, rng) @ cells).reshape(-1, n_a, n_b)
     low, high = percentile_interval(mutual_information_bits(resampled))
-    permuted = (permute_by_episode(b, episode, rng) for _ in range(n_shuffles))
+    shuffle = EpisodeShuffle(episode, t)
+    permuted = (shuffle.permute(b, rng) for _ in range(n_shuffles))
     null = np.array([float(mutual_information_bits(counts(a, other, n_a, n_b))) for other in permuted])
     entropies = float(entropy_bits(table.sum(1))), float(entropy_bits(table.sum(0)))
     smaller = min(entropies)

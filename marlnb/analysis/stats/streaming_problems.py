@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.analysis.stats.linear_models import Kind, control_labels
 
 
@@ -34,37 +35,41 @@ class StreamedTargets:
     Args:
         y: `[row]`, the true labels, in order of episode and time.
         episode: `[row]`.
+        t: `[row]`, the time step.
         fold: `[row]`.
         kind: classification or regression.
-        n_shuffles: labels of other episodes, permuted as by `permute_by_episode`.
+        n_shuffles: labels of other episodes, permuted as by `EpisodeShuffle`.
         seed: of the shuffles and the control.
     """
 
     def __init__(
-        self, y: np.ndarray, episode: np.ndarray, fold: np.ndarray, kind: Kind, n_shuffles: int, seed: int
+        self,
+        y: np.ndarray,
+        episode: np.ndarray,
+        t: np.ndarray,
+        fold: np.ndarray,
+        kind: Kind,
+        n_shuffles: int,
+        seed: int,
     ) -> None:
         self.y, self.kind, self.n_folds = y, kind, int(fold.max()) + 1
-        _, self.start, self.number, self.length = np.unique(
-            episode, return_index=True, return_inverse=True, return_counts=True
-        )
+        self.shuffle = EpisodeShuffle(episode, t)
         rng = np.random.default_rng(seed)
-        self.permutations = np.stack([rng.permutation(len(self.start)) for _ in range(n_shuffles)])
-        self.step = np.arange(len(y)) - self.start[self.number]
-        self.part = 2 * fold + self.step % 2
-        self.control = control_labels(y[self.start], kind, rng)
-        self.has_control = bool((self.step % 2).any())
+        self.others = np.stack([self.shuffle.draw(rng) for _ in range(n_shuffles)])
+        is_odd = (np.arange(len(y)) - self.shuffle.start[self.shuffle.number]) % 2
+        self.part = 2 * fold + is_odd
+        self.control = control_labels(y[self.shuffle.start], kind, rng)
+        self.has_control = bool(is_odd.any())
 
     @property
     def n(self) -> int:
         """Targets: the true one, the shuffled ones and the control."""
-        return 2 + len(self.permutations)
+        return 2 + len(self.others)
 
     def of(self, rows: slice) -> np.ndarray:
         """`[row, target]` for some of the rows."""
-        number, step = self.number[rows], self.step[rows]
-        other = self.permutations[:, number]
-        shuffled = self.y[self.start[other] + np.minimum(step, self.length[other] - 1)]
-        return np.concatenate([self.y[None, rows], shuffled, self.control[None, number]]).T
+        shuffled = self.y[self.shuffle.rows(self.others, rows)]
+        return np.concatenate([self.y[None, rows], shuffled, self.control[None, self.shuffle.number[rows]]]).T
 
     def splits(self) -> list[FitSplit]:
         """Every fold of the true and the shuffled labels, target by target; then the control; then all rows."""

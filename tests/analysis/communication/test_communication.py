@@ -69,18 +69,18 @@ def test_the_correction_by_hand() -> None:
 def test_what_one_variable_determines_is_a_share_of_the_smaller_entropy() -> None:
     b = np.tile(np.arange(4), 40)
     options = {"names": ("half", "b"), "n_shuffles": 5, "n_bootstrap": 5, "rng": np.random.default_rng(0)}
-    result = mutual_information(b // 2, b, np.repeat(np.arange(20), 8), **options)  # type: ignore[arg-type]
+    result = mutual_information(b // 2, b, np.repeat(np.arange(20), 8), np.tile(np.arange(8), 20), **options)  # type: ignore[arg-type]
     assert (result.entropy_a, result.entropy_b, result.share) == pytest.approx((1.0, 2.0, 1.0), abs=0.01)
 
 
 def test_chance_permutes_whole_episodes() -> None:
     """Two labels that are constant within 40 episodes of 25 rows: far from independent rows, and no relation."""
     rng = np.random.default_rng(1)
-    episode = np.repeat(np.arange(40), 25)
+    episode, t = np.repeat(np.arange(40), 25), np.tile(np.arange(25), 40)
     a, b = (rng.integers(0, 3, 40)[episode] for _ in range(2))
-    result = mutual_information(a, b, episode, names=("a", "b"), n_shuffles=50, n_bootstrap=50, rng=rng)
+    result = mutual_information(a, b, episode, t, names=("a", "b"), n_shuffles=50, n_bootstrap=50, rng=rng)
     assert result.chance > 0.03 and result.p_value > 0.05  # 1,000 independent rows would give 0.003
-    same = mutual_information(a, a, episode, names=("a", "a"), n_shuffles=50, n_bootstrap=50, rng=rng)
+    same = mutual_information(a, a, episode, t, names=("a", "a"), n_shuffles=50, n_bootstrap=50, rng=rng)
     assert same.share == pytest.approx(1.0) and same.p_value == 1 / 51 and same.bits == pytest.approx(same.entropy_a)
 
 

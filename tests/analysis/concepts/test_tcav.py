@@ -133,17 +133,17 @@ def test_invalid_concepts_are_rejected(recording: Recording) -> None:
 def test_a_correlated_concept_has_no_effect_if_the_used_one_is_held_fixed() -> None:
     """The output hangs on x alone; y goes along with x. The regression's coefficient is numpy's."""
     rng = np.random.default_rng(0)
-    episode = np.repeat(np.arange(80), 5)
+    episode, t = np.repeat(np.arange(80), 5), np.tile(np.arange(5), 80)
     x = rng.normal(size=400)
     y = x + rng.normal(size=400)
     output, truth = 3 * x + 0.1 * rng.normal(size=400), y > 0
     labels = Labels(x[:, None], np.ones((400, 1), bool), "x", ())
     options = {"n_shuffles": 200, "n_bootstrap": 100}
-    alone = concept_effect(output, truth, np.ones((400, 1)), episode, rng=rng, **options)
+    alone = concept_effect(output, truth, np.ones((400, 1)), episode, t, rng=rng, **options)
     assert alone.value == pytest.approx(output[truth].mean() - output[~truth].mean())
     assert alone.low > 1 and alone.p_value == 1 / 201
     controls = control_columns([labels], np.ones(400, bool), 0)
-    fixed = concept_effect(output, truth, controls, episode, rng=rng, **options)
+    fixed = concept_effect(output, truth, controls, episode, t, rng=rng, **options)
     assert fixed.value == pytest.approx(np.linalg.lstsq(np.column_stack([controls, truth]), output, rcond=None)[0][-1])
     assert abs(fixed.value) < 0.05 and fixed.low < 0 < fixed.high and fixed.p_value > 0.05
 
@@ -151,13 +151,13 @@ def test_a_correlated_concept_has_no_effect_if_the_used_one_is_held_fixed() -> N
 def test_a_gate_shows_in_the_units_that_it_opens() -> None:
     """Unit 0 follows a place where the concept holds, unit 1 where it does not; the output adds both."""
     rng = np.random.default_rng(1)
-    episode, truth = np.repeat(np.arange(60), 4), np.arange(240) < 120
+    episode, t, truth = np.repeat(np.arange(60), 4), np.tile(np.arange(4), 60), np.arange(240) < 120
     place = np.tile(np.abs(rng.normal(size=120)), 2)  # the same with the concept and without
     x = np.column_stack([place * truth, place * ~truth, rng.normal(size=240)])
     slope = np.array([1.0, 1.0, 0.0])
-    effect = concept_effect(x @ slope, truth, np.ones((240, 1)), episode, n_shuffles=99, n_bootstrap=50, rng=rng)
+    effect = concept_effect(x @ slope, truth, np.ones((240, 1)), episode, t, n_shuffles=99, n_bootstrap=50, rng=rng)
     assert effect.value == pytest.approx(0) and effect.p_value > 0.9
-    through = tuned_units_effect(x, slope, truth, episode, rng)
+    through = tuned_units_effect(x, slope, truth, episode, t, rng)
     assert through.units.tolist() == [0, 1] and through.p_value < 0.02
     assert through.deviation == pytest.approx(place.std()) and 0 < through.low < through.deviation
 

@@ -12,7 +12,7 @@ from marlnb.analysis.decoding import streaming
 from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.decoding.result import Decoding
 from marlnb.analysis.stats import ridge, streaming_ridge
-from marlnb.analysis.stats.linear_models import permute_by_episode
+from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.analysis.stats.streaming_problems import FitSplit, StreamedTargets
 from marlnb.analysis.stats.streaming_ridge import RidgeSums, ridge_from_sums
 from marlnb.errors import AnalysisError
@@ -80,10 +80,10 @@ def test_sums_give_the_same_fit_as_scikit_learn_on_the_rows() -> None:
 
 def test_labels_are_shuffled_as_in_memory() -> None:
     episode = np.array([7, 7, 7, 2, 2, 9, 9, 9])
-    y = np.arange(8)
-    targets = StreamedTargets(y, episode, np.array([0, 0, 0, 1, 1, 0, 0, 0]), "classification", 2, seed=3)
-    rng = np.random.default_rng(3)
-    expected = [permute_by_episode(y, episode, rng) for _ in range(2)]
+    y, t = np.arange(8), np.array([0, 1, 2, 0, 1, 0, 1, 2])
+    targets = StreamedTargets(y, episode, t, np.array([0, 0, 0, 1, 1, 0, 0, 0]), "classification", 2, seed=3)
+    rng, shuffle = np.random.default_rng(3), EpisodeShuffle(episode, t)
+    expected = [shuffle.permute(y, rng) for _ in range(2)]
     shuffled = np.concatenate([targets.of(slice(0, 4)), targets.of(slice(4, 8))])
     np.testing.assert_array_equal(shuffled[:, 1:3].T, expected)
     assert targets.part.tolist() == [0, 1, 0, 2, 3, 0, 1, 0]

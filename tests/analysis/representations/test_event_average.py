@@ -10,6 +10,7 @@ import pytest
 
 from marlnb import plots
 from marlnb.analysis.representations.event_average import event_average
+from marlnb.analysis.representations.tuning import tuning
 from marlnb.errors import AnalysisError
 from marlnb.experiment import Experiment
 from marlnb.recording.capture.recorder import record
@@ -116,6 +117,22 @@ def test_events_at_a_fixed_time_equal_the_control(recording: Recording) -> None:
     """The control keeps times: shuffled episodes give the same events, so nothing may lie beyond it."""
     result = event_average(recording, site=SITE, event=at(recording, 5), before=2, after=2, n_shuffles=20)
     np.testing.assert_allclose(result.mean, result.control)
+
+
+def test_what_follows_the_time_alone_equals_the_control_if_agents_disappear_early(tmp_path: Path) -> None:
+    """Runners leave when they are tagged; the last feature that they observe is the time."""
+    agents = ("env.num_taggers=3", "env.num_runners=3", "env.num_other_agents_observed=5")
+    world = ("env=tag/continuous", "env.episode_length=12", "env.grid_length=4", "env.tagging_distance=0.2", *agents)
+    short = ("tuned=false", "algorithm=ippo", "n_envs=4", "rollout_steps=4", "frames=16")
+    run = train(Experiment.compose(*world, *short), tmp_path / "tag", progress=False)
+    with record(run, episodes=20, explore=True, progress=False) as recording:
+        night = recording.rows["t"].to_numpy() % 4 >= 2
+        options = {"agent": "runner_0", "n_shuffles": 20, "n_bootstrap": 20}
+        result = event_average(recording, field="observation", event=night, before=2, after=2, **options)  # type: ignore[arg-type]
+        assert result.channels[-1] == "time" and result.n_events[2] > result.n_events[-1] > 0
+        np.testing.assert_allclose(result.mean[:, -1], result.control[:, -1])
+        tuned = tuning(recording, site="runner/actor/hidden_1", label=night, **options)  # type: ignore[arg-type]
+        np.testing.assert_allclose(tuned.strength, tuned.shuffled)
 
 
 def test_a_planted_response_is_beyond_the_control(recording: Recording) -> None:

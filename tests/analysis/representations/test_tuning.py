@@ -54,7 +54,7 @@ def test_p_values_depend_on_the_units_ranks_alone() -> None:
     rng = np.random.default_rng(0)
     x, label, episode = rng.standard_normal((200, 4)), rng.integers(0, 2, 200), np.repeat(np.arange(20), 10)
     x[:, 0] += 0.4 * label
-    options = {"n_bins": 2, "episode": episode, "n_shuffles": 40}
+    options = {"n_bins": 2, "episode": episode, "t": np.tile(np.arange(10), 20), "n_shuffles": 40}
     plain, stretched = (
         tuned_beyond_chance(values, label, rng=np.random.default_rng(1), **options)  # type: ignore[arg-type]
         for values in (x, np.exp(4 * x))

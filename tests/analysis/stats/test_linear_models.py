@@ -15,7 +15,6 @@ from marlnb.analysis.stats.linear_models import (
     constant_score,
     control_task_score,
     episode_folds,
-    permute_by_episode,
     score_folds,
     score_labels,
 )
@@ -65,16 +64,6 @@ def test_no_episode_is_in_two_folds(kind: str) -> None:
     assert np.bincount(fold).tolist() == [25, 25, 25, 25]
     if kind == "classification":
         assert all(y[fold == k].mean() == pytest.approx(0.5, abs=0.11) for k in range(4))
-
-
-def test_permuted_labels_keep_their_course_and_lose_their_episode() -> None:
-    episode = np.array([7, 7, 7, 2, 2, 9, 9, 9])
-    y = np.array([0, 1, 2, 10, 11, 20, 21, 22])
-    seen = {tuple(permute_by_episode(y, episode, np.random.default_rng(k))) for k in range(60)}
-    assert (10, 11, 11, 20, 21, 0, 1, 2) in seen or (10, 11, 11, 0, 1, 20, 21, 22) in seen
-    assert tuple(y) in seen
-    for result in seen:
-        assert {value // 10 for value in result[:3]} != {value // 10 for value in result[5:]}
 
 
 def test_what_identifies_the_episode_can_be_memorised_and_noise_cannot() -> None:

@@ -14,7 +14,7 @@ from marlnb.analysis.data.views import View
 from marlnb.analysis.representations.bins import binned
 from marlnb.analysis.results import ALPHA, Result, few_episodes_warning
 from marlnb.analysis.stats.corrections import max_statistic
-from marlnb.analysis.stats.linear_models import permute_by_episode
+from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.analysis.stats.mutual_information import counts, mutual_information_bits
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.reader import Recording
@@ -94,6 +94,7 @@ def unit_information(
     ranks = rankdata(units.all()[rows], axis=0)
     bins = np.minimum((n_bins * (ranks - 0.5) / len(rows)).astype(int), n_bins - 1)
     episode = units.episode[rows]
+    shuffle = EpisodeShuffle(episode, units.t[rows])
     rng = np.random.default_rng(seed)
 
     def information(label_index: np.ndarray) -> np.ndarray:
@@ -101,7 +102,7 @@ def unit_information(
         return np.asarray(mutual_information_bits(tables))
 
     bits = information(index)
-    null = np.stack([information(permute_by_episode(index, episode, rng)) for _ in range(n_shuffles)], axis=1)
+    null = np.stack([information(shuffle.permute(index, rng)) for _ in range(n_shuffles)], axis=1)
     return UnitInformation(
         site=site,
         agent=units.agent,
