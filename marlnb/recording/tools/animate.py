@@ -19,11 +19,12 @@ from marlnb.errors import ConfigError, RecordingError
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.scripted import NoOpPolicy
 from marlnb.recording.file.opened import opened_if_file
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.animation import Animation
 from marlnb.recording.tools.recorded_env import check_env
-from marlnb.recording.tools.recorded_policies import check_origin, edits_of, origin_at, source_of
+from marlnb.recording.tools.recorded_policies import edits_of, origin_of, policies_of, source_of
 from marlnb.recording.tools.replay import check_start, recorded_actions
 from marlnb.specs import SEED_SPAN
 from marlnb.training.collect.episodes import TimeStep, play
@@ -230,12 +231,13 @@ def _take_recorded(
             return title
     check_start(recording, episode)
     source = source_of(recording, policy_source)
-    origin = origin_at(recording, int(rows[0]))
-    check_origin(recording, source, origin)
     check_env(recording, source, env)
     actions = recorded_actions(recording, rows)
-    policies = source.policies(origin.iteration)
-    edits = edits_of(recording, source)
+    policies: Mapping[str, Policy] = {group.name: NoOpPolicy(group) for group in recording.spec.groups}
+    edits: tuple[Edit, ...] = ()
+    if actions is None:  # only networks can choose them again
+        policies = policies_of(recording, source, origin_of(recording, episode))
+        edits = edits_of(recording, source)
     if not entry["finished"]:
         camera.max_steps = min(camera.max_steps, len(rows))
     with source.build_env(1, env=rendering_env(source, env)) as built, edited(policies, edits):

@@ -116,7 +116,8 @@ def test_recording_functions_take_it(flight: Recording, tmp_path: Path) -> None:
     assert not mnb.to_pandas(flight).empty
     with mnb.extract(flight, tmp_path / "part.h5", episodes=[3, 4]) as part:
         assert len(part) == 10
-    assert mnb.animate(flight, episode=8) is not None  # of iteration 2, which has a checkpoint
+    without_checkpoint = int(flight.episodes.index[flight.episodes["checkpoint"] == 1][0])
+    assert len(mnb.animate(flight, without_checkpoint, max_width=60)) == 6  # plays the recorded actions
 
 
 def test_any_env_can_be_played_again(run: Run) -> None:
