@@ -14,7 +14,6 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -96,8 +95,9 @@ class FlightRecorder:
             recording_path(trainer.run, self.config.name).with_suffix(".hashes"), trainer.experiment.n_envs
         )
         hashes.cut(trainer.iteration)
-        envs = np.arange(0, trainer.experiment.n_envs, self.config.every_envs)
-        self._flight = Flight(CurrentPolicies(trainer), loop, envs, self.config, path, hashes)
+        envs = torch.arange(0, trainer.experiment.n_envs, self.config.every_envs, device=loop.device)
+        rows = RolloutRows(loop.env.spec, loop.policies, envs, self.config)
+        self._flight = Flight(CurrentPolicies(trainer), loop, rows, path, hashes)
 
         def on_rollout(rollout: Rollout) -> None:
             assert self._flight is not None
@@ -137,23 +137,23 @@ def _is_complete(path: Path) -> bool:
 
 
 class Flight:
-    """The recording of one session of a training: a thread writes what `add` takes out of rollouts."""
+    """The recording of one session of a training: a thread writes what `add` takes out of rollouts.
+
+    Args:
+        source: the policies.
+        loop: the training, before its first recorded rollout.
+        rows: what is recorded of each rollout.
+        path: of the recording.
+        hashes: where those of all envs are written; None: nowhere.
+    """
 
     def __init__(
-        self,
-        source: PolicySource,
-        loop: Loop,
-        envs: np.ndarray,
-        options: FlightOptions,
-        path: Path,
-        hashes: HashFile | None,
+        self, source: PolicySource, loop: Loop, rows: RolloutRows, path: Path, hashes: HashFile | None
     ) -> None:
-        self._source, self._loop, self._envs, self._path, self._hashes = source, loop, envs, path, hashes
-        device = loop.device
-        self._rows = RolloutRows(loop.env.spec, loop.policies, torch.from_numpy(envs).to(device), options)
-        self._options = options
-        self._steps = loop.episodes.steps[envs].copy()
-        self._buffers = RowBuffers(N_BUFFERS, device)
+        self._source, self._loop, self._rows, self._path, self._hashes = source, loop, rows, path, hashes
+        self._options, self._envs = rows.options, rows.envs.cpu().numpy()
+        self._steps = loop.episodes.steps[self._envs].copy()
+        self._buffers = RowBuffers(N_BUFFERS, loop.device)
         self._writer: RolloutWriter | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._write, name="flight recorder", daemon=True)

@@ -26,6 +26,7 @@ from marlnb.recording.file.reader import Recording
 from marlnb.recording.flight.hashes import HashFile, rollout_hashes
 from marlnb.recording.flight.labels import LabelledEnv
 from marlnb.recording.flight.recorder import Flight, FlightOptions
+from marlnb.recording.flight.rows import RolloutRows
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.compilation import compile_long_training
 from marlnb.training.loop import Loop
@@ -73,9 +74,10 @@ def replay_training(
     Raises:
         RunError: the run has not been trained so far, is a league or a population, has a schedule, or was trained on a
             GPU, whose random numbers a CPU cannot draw.
-        RecordingError: the file exists; there are no hashes; or an env differs from the training: the message names
-            the iteration and the first such env.
+        RecordingError: the file exists; there are no hashes; a site of a recurrent critic; or an env differs from the
+            training: the message names the iteration and the first such env.
         ConfigError: there is no such env or iteration.
+        SiteError: a pattern matches no site.
         CheckpointError: a checkpoint is damaged.
     """
     options = resolve_config(ReplayOptions, config, overrides)
@@ -91,9 +93,9 @@ def replay_training(
     start = max(checkpoints, default=0)
     origins = {item.iteration: Origin(item.iteration, item.sha256) for item in opened.checkpoints}
     with torch_threads(experiment.threads), _loop(experiment, checkpoints.get(start), chosen) as loop:
+        rows = RolloutRows(loop.env.spec, loop.policies, torch.tensor(chosen), options)
         _play(loop, range(start + 1, iteration), expected)
-        flight_options = FlightOptions(sites=options.sites, dtype=options.dtype, values=options.values)
-        flight = Flight(opened, loop, np.array(chosen), flight_options, path, None)
+        flight = Flight(opened, loop, rows, path, None)
         complete = False
         try:
             _play(loop, range(iteration, last + 1), expected, flight, origins)

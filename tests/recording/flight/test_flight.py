@@ -17,7 +17,7 @@ import torch
 import marlnb as mnb
 from marlnb.analysis.data.labels import resolve_label
 from marlnb.analysis.data.rows import RowSource
-from marlnb.errors import ConfigError, RecordingError, RunError
+from marlnb.errors import ConfigError, RecordingError, RunError, SiteError
 from marlnb.experiment import Experiment
 from marlnb.recording.file.layout import row_paths
 from marlnb.recording.file.reader import Recording
@@ -158,6 +158,9 @@ def test_a_replay_that_differs_says_where(run: Run, tmp_path: Path) -> None:
             mnb.replay_training(run, 3, [0], name="differs")
         with pytest.raises(RecordingError, match=r"no hashes of iteration 4.*verify=False"):
             mnb.replay_training(run, 4, [0], name="differs")
+        hashes.append(4, values[4])
+        with pytest.raises(SiteError, match="actr"):  # before iteration 3 is trained again
+            mnb.replay_training(run, 4, [0], name="differs", sites="*/actr/*")
         with mnb.replay_training(run, 4, [0], name="unproved", verify=False) as again:
             assert len(again) == N_STEPS
     finally:
