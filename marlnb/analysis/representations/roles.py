@@ -19,6 +19,7 @@ from marlnb.analysis.representations.role_features import behaviour_features, un
 from marlnb.analysis.representations.roles_result import Clustering, Roles
 from marlnb.analysis.results import few_episodes_warning
 from marlnb.analysis.stats.bootstrap import p_value_above
+from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 
@@ -43,13 +44,16 @@ def roles(
     """Clusters agents, and what they do at single times, by their units or by their behaviour.
 
     Teams: the agents' means over all episodes, joined by average linkage into as many clusters as give the best
-    silhouette (Rousseeuw 1987) of the single windows. Null hypothesis: the agents' identities are shuffled within each
-    window.
+    silhouette (Rousseeuw 1987) of the single windows. Null hypothesis: the agents' identities are shuffled in each
+    episode, alike in all of its windows, since what an agent does in one window often lasts for the episode.
 
     Roles: k-means of all windows of all agents, on principal components. Null hypothesis: one Gaussian cloud with the
     same variances (Liu et al. 2008, SigClust). A gap between the clusters is required too, since a ring is not a
     Gaussian cloud and has no clusters. Both clusterings must also agree between two halves of the episodes (adjusted
-    Rand index above 0.5).
+    Rand index above 0.5); if each agent is a team of its own, as the two of a pair are, halves cannot disagree.
+
+    Division: how many different roles the agents hold at once. Null hypothesis: each agent has its roles of other
+    episodes at the same time steps, independently of the others.
 
     Args:
         site: whose units are averaged; None: behaviour (frequencies of actions, changes of action, reward), which also
@@ -82,7 +86,7 @@ def roles(
     point_episode = np.repeat(features.episode, n_agents)
     role, states_clustering = _state_clusters(components, point_episode, max_roles, n_shuffles, rng)
     role_at = role.reshape(n_windows, n_agents)
-    division, division_chance, division_p = _division(role_at, n_shuffles, rng)
+    division, division_chance, division_p = _division(role_at, features.episode, features.t, n_shuffles, rng)
     n_roles = int(role.max()) + 1
     return Roles(
         of="behaviour" if site is None else site,
@@ -123,14 +127,15 @@ def _standardised(values: np.ndarray) -> np.ndarray:
 def _agent_clusters(
     x: np.ndarray, episode: np.ndarray, n_shuffles: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, Clustering]:
-    """Team `[agent]` from `[window, agent, feature]`, against identities shuffled within each window."""
-    sample = x[rng.permutation(len(x))[: max(2, MAX_POINTS // x.shape[1])]]
+    """Team `[agent]` from `[window, agent, feature]`, against identities shuffled in each episode."""
+    chosen = rng.permutation(len(x))[: max(2, MAX_POINTS // x.shape[1])]
+    sample, number = x[chosen], _numbered(episode[chosen])
     team, silhouette = _best_teams(sample)
-    orders = (np.argsort(rng.random(sample.shape[:2]), axis=1)[:, :, None] for _ in range(n_shuffles))
-    null = np.array([_best_teams(np.take_along_axis(sample, order, axis=1))[1] for order in orders])
+    orders = (np.argsort(rng.random((number.max() + 1, x.shape[1])), axis=1)[number] for _ in range(n_shuffles))
+    null = np.array([_best_teams(np.take_along_axis(sample, order[:, :, None], axis=1))[1] for order in orders])
     n = int(team.max()) + 1
     agreement = [adjusted_rand_score(_teams(x[a], n), _teams(x[b], n)) for a, b in _halves(episode, rng)]
-    return team, _clustering(n, silhouette, null, agreement)
+    return team, _clustering(n, silhouette, null, agreement if n < len(team) else None)
 
 
 def _best_teams(x: np.ndarray) -> tuple[np.ndarray, float]:
@@ -149,8 +154,12 @@ def _best_teams(x: np.ndarray) -> tuple[np.ndarray, float]:
 
 def _teams(x: np.ndarray, n: int) -> np.ndarray:
     """At most n teams `[agent]` by average linkage, numbered in the agents' order."""
-    cluster = fcluster(linkage(x.mean(axis=0), "average"), n, "maxclust")
-    _, first, index = np.unique(cluster, return_index=True, return_inverse=True)
+    return _numbered(fcluster(linkage(x.mean(axis=0), "average"), n, "maxclust"))
+
+
+def _numbered(values: np.ndarray) -> np.ndarray:
+    """Each value's number, from 0 in the order of their first appearance."""
+    _, first, index = np.unique(values, return_index=True, return_inverse=True)
     return np.asarray(np.argsort(np.argsort(first))[index])
 
 
@@ -181,10 +190,11 @@ def _state_clusters(
 
 
 def _clustering(
-    n: int, silhouette: float, null: np.ndarray, agreement: Sequence[float], gap: float | None = None
+    n: int, silhouette: float, null: np.ndarray, agreement: Sequence[float] | None, gap: float | None = None
 ) -> Clustering:
     p_value = p_value_above(silhouette, null)
-    return Clustering(n, silhouette, float(null.mean()), p_value, float(np.mean(agreement)), gap)
+    stability = None if agreement is None else float(np.mean(agreement))
+    return Clustering(n, silhouette, float(null.mean()), p_value, stability, gap)
 
 
 def gap_between(points: np.ndarray, role: np.ndarray) -> float:
@@ -225,17 +235,25 @@ def _halves(episode: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[np.
         yield first, ~first
 
 
-def _division(role: np.ndarray, n_shuffles: int, rng: np.random.Generator) -> tuple[float, float, float]:
+def _division(
+    role: np.ndarray, episode: np.ndarray, t: np.ndarray, n_shuffles: int, rng: np.random.Generator
+) -> tuple[float, float, float]:
     """Mean number of different roles held at once, its chance level and a two-sided p-value.
 
     Args:
-        role: `[window, agent]`. The null hypothesis permutes each agent's windows independently.
+        role: `[window, agent]`. The null hypothesis permutes each agent's episodes independently.
+        episode: `[window]`.
+        t: `[window]`, its first step.
     """
+    shuffle = EpisodeShuffle(episode, t)
 
     def n_different(roles: np.ndarray) -> float:
         ordered = np.sort(roles, axis=1)
         return float(1 + (np.diff(ordered, axis=1) != 0).sum(axis=1).mean())
 
+    def independent() -> np.ndarray:
+        return np.stack([shuffle.permute(of_agent, rng) for of_agent in role.T], axis=1)
+
     observed = n_different(role)
-    null = np.array([n_different(rng.permuted(role, axis=0)) for _ in range(max(n_shuffles, 100))])
+    null = np.array([n_different(independent()) for _ in range(max(n_shuffles, 100))])
     return observed, float(null.mean()), p_value_above(abs(observed - null.mean()), np.abs(null - null.mean()))

@@ -23,7 +23,7 @@ class Clustering:
         chance: its mean under the null hypothesis.
         p_value: of the silhouette under the null hypothesis.
         stability: mean adjusted Rand index between the clusters found in two halves of the episodes (Hubert and Arabie
-            1985).
+            1985); None if each agent is a team of its own, where halves cannot disagree.
         gap: for the outermost 5% of points, the distance to the fifth neighbour in another cluster divided by that in
             their own. About 1 where a continuum is cut into clusters, for example a ring, which differs from the null
             distribution but has no clusters. None for agents, whose windows may overlap.
@@ -33,7 +33,7 @@ class Clustering:
     silhouette: float
     chance: float
     p_value: float
-    stability: float
+    stability: float | None
     gap: float | None = None
 
     @property
@@ -44,13 +44,13 @@ class Clustering:
     @property
     def structured(self) -> bool:
         """Whether the points are structured beyond chance and alike in both halves; this may be a continuum."""
-        return self.p_value < ALPHA and self.stability > MIN_STABILITY
+        return self.p_value < ALPHA and (self.stability is None or self.stability > MIN_STABILITY)
 
 
 def _describe(clustering: Clustering) -> str:
-    return (
-        f"silhouette {clustering.silhouette:.2f}, chance {clustering.chance:.2f}, p = {clustering.p_value:.2g}, "
-        f"stability {clustering.stability:.2f}"
+    stability = clustering.stability
+    return f"silhouette {clustering.silhouette:.2f}, chance {clustering.chance:.2f}, p = {clustering.p_value:.2g}, " + (
+        "stability says nothing of teams of one agent each" if stability is None else f"stability {stability:.2f}"
     )
 
 
@@ -65,7 +65,7 @@ class Roles(Result):
         features: names of the clustered features.
         distances: `[agent, agent]`, between the agents' means, in standard deviations of a feature.
         team: `[agent]`, cluster of each agent.
-        agents_clustering: how clear the teams are, against shuffled identities.
+        agents_clustering: how clear the teams are, against identities shuffled in each episode.
         window: `[point]`, the episode window of each point.
         agent_index: `[point]`, index into `agents`.
         episode: `[point]`.
@@ -76,7 +76,7 @@ class Roles(Result):
         profile: `[role, feature]`, means in standard deviations.
         taken: `[agent, role]`, share of each agent's windows.
         division: mean number of different roles that the agents hold at the same time.
-        division_chance: the same if each agent held its roles independently of the others.
+        division_chance: the same if each agent held its roles of other episodes, independently of the others.
         division_p: two-sided p-value of the difference.
         n_episodes: episodes with windows.
         warnings: reasons not to trust the result.

@@ -21,11 +21,14 @@ HELD = RNG.integers(0, 3, N)
 NAMES = tuple(f"agent_{k}" for k in range(4))
 
 
-def planted(monkeypatch: pytest.MonkeyPatch, recording: Recording, values: np.ndarray) -> Roles:
+def planted(
+    monkeypatch: pytest.MonkeyPatch, recording: Recording, values: np.ndarray, windows_per_episode: int = 1
+) -> Roles:
     """Roles of `[window, agent, feature]` values that replace those of a recording."""
     names = NAMES[: values.shape[1]]
     features = tuple(f"unit {k}" for k in range(values.shape[2]))
-    features_of_windows = WindowFeatures(values, np.arange(len(values)), np.zeros(len(values), int), names, features)
+    episode, t = np.divmod(np.arange(len(values)), windows_per_episode)
+    features_of_windows = WindowFeatures(values, episode, t, names, features)
     monkeypatch.setattr(module, "behaviour_features", lambda *arguments: features_of_windows)
     return roles(recording, n_shuffles=20, max_roles=4)
 
@@ -47,6 +50,24 @@ def test_identical_agents_have_no_roles(monkeypatch: pytest.MonkeyPatch, recordi
     result = planted(monkeypatch, recording, noise(3))
     assert not result.has_teams and not result.has_roles
     assert "no permanent roles of agents found" in repr(result) and "no roles over time found" in result.verdict
+
+
+@pytest.mark.parametrize("n_agents", [2, 3])
+def test_what_lasts_for_an_episode_makes_no_teams_and_no_division(
+    monkeypatch: pytest.MonkeyPatch, recording: Recording, n_agents: int
+) -> None:
+    """Each agent has a random trait in each of 20 episodes of ten windows; then agent_0 differs in all of them."""
+    rng = np.random.default_rng(5)
+    traits = np.repeat(rng.choice([-3.0, 3.0], (20, n_agents, 2)), 10, axis=0)
+    values = traits + 0.5 * rng.standard_normal((200, n_agents, 2))
+    result = planted(monkeypatch, recording, values, 10)
+    assert not result.has_teams and result.has_roles and result.division_p > 0.05
+    values[:, 0] += 6
+    permanent = planted(monkeypatch, recording, values, 10)
+    assert permanent.has_teams and permanent.team.tolist() == [0, 1, 1][:n_agents]
+    if n_agents == 2:
+        assert permanent.agents_clustering.stability is None
+        assert "stability says nothing of teams of one agent each" in permanent.verdict
 
 
 def test_roles_that_agents_exchange(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
