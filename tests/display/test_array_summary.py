@@ -67,7 +67,7 @@ def printed() -> list[object]:
         decoder.direction().steer(),
         mnb.Erase("agent/actor/hidden_1", (decoder.direction(), decoder.direction(kind="filter"))),
         UsageTest("erase", *[0.0] * 5, 1.0, None, None, *[0.0] * 3, random=tuple(x[0].tolist())),
-        UntrainedTuning(x[0], 3, 0.1, 0.0, 0.2),
+        UntrainedTuning(19, x[0], 3, 0.1, 0.0, 0.2),
         step,
         group,
         PayoffTable.empty([f"player_{k}" for k in range(64)]),

@@ -15,9 +15,10 @@ from marlnb.models.hooks.directions import Direction
 
 @dataclass(frozen=True, repr=False)
 class UntrainedTuning(FieldsSummary):
-    """The same label and time steps in a network of the same architecture with random weights.
+    """The same label and time steps in the network with random weights whose best unit is tuned most.
 
     Attributes:
+        n_networks: networks of the same architecture with random weights, of which this is one.
         strength: `[unit]`, eta squared.
         n_tuned: its units that are tuned beyond chance.
         gain: eta squared of the trained network's most strongly tuned unit minus that of this network's.
@@ -25,6 +26,7 @@ class UntrainedTuning(FieldsSummary):
         high: upper end of that interval.
     """
 
+    n_networks: int
     strength: np.ndarray
     n_tuned: int
     gain: float
@@ -56,7 +58,7 @@ class Tuning(Result):
         scale: `[unit]`, standard deviation of all rows.
         n_shuffles: permutations behind each p-value.
         n_episodes: episodes with rows.
-        untrained: the same in an untrained network; None if there is none, for which `notes` has the reason.
+        untrained: the same in untrained networks; None if there is none, for which `notes` has the reason.
         warnings: reasons not to trust the result.
         notes: facts that are no reason for distrust, such as rows without a label.
         given: names of what was taken as known and removed from the units; empty: nothing.
@@ -128,7 +130,7 @@ class Tuning(Result):
 
     @property
     def verdict(self) -> str:
-        """How many units are tuned beyond chance, and whether that goes beyond an untrained network."""
+        """How many units are tuned beyond chance, and whether that goes beyond untrained networks."""
         n_tuned = len(self.tuned)
         best = self.tuned[0] if n_tuned else self.order[0]
         strongest = (
@@ -151,11 +153,11 @@ class Tuning(Result):
             return "whether this was learned is not known, since no untrained network was compared"
         gain = f"η² {control.gain:+.2f} [{control.low:.2f}, {control.high:.2f}]"
         if control.low > 0:
-            n = f"{control.n_tuned} of its units are tuned"
-            return f"the strongest is tuned more than any unit of an untrained network ({gain}; {n})"
+            n = f"{control.n_tuned} units of the nearest of these are tuned"
+            return f"the strongest is tuned more than any unit of {control.n_networks} untrained networks ({gain}; {n})"
         return (
-            f"this is not shown to be learned: {control.n_tuned} units of an untrained network are tuned too, the "
-            f"strongest about as much (trained minus untrained: {gain})"
+            f"this is not shown to be learned: {control.n_tuned} units of one of {control.n_networks} untrained "
+            f"networks are tuned too, the strongest about as much or more (trained minus untrained: {gain})"
         )
 
     def _repr_table(self) -> pd.DataFrame:

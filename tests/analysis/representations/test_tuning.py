@@ -29,7 +29,7 @@ def planted(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> R
     with h5py.File(path, "r+") as file:
         units = file[f"activations/{SITE}"]
         values = rng.standard_normal(units.shape).astype(np.float32)
-        values[:, 0, 3] += 4.0 * (file["labels/goal"][:] == 2)
+        values[:, 0, 3] += 8.0 * (file["labels/goal"][:] == 2)
         values[:, 0, 7] += 3.0 * file["labels/goal_dx"][:]
         values[:, 0, 9] = 0.5
         units[...] = values
@@ -73,10 +73,10 @@ def test_tuning_selects_the_planted_units_and_no_other(planted: Recording) -> No
     np.testing.assert_allclose(result.scale, units.std(axis=0), rtol=1e-4)
     assert result.bins[result.preferred[3]] == "blue"
     share = np.mean(goal == 2)
-    expected = 16 * share * (1 - share) / (16 * share * (1 - share) + 1)
+    expected = 64 * share * (1 - share) / (64 * share * (1 - share) + 1)
     assert result.strength[3] == pytest.approx(expected, abs=0.02)
     assert result.strength[9] == 0 and result.p_value[9] == 1
-    assert result.low[2, 3] < 4 < result.high[2, 3] and result.high[2, 3] - result.low[2, 3] < 0.6
+    assert result.low[2, 3] < 8 < result.high[2, 3] and result.high[2, 3] - result.low[2, 3] < 0.6
     assert result.warnings == () and "1 of 64 units of listener_0 at " in result.verdict
     assert json.loads(json.dumps(result.to_json()))["label"] == "goal" and result.table()["unit"][0] == 3
 
@@ -109,11 +109,18 @@ def test_tuning_that_an_untrained_network_has_too_is_not_called_learned(
     same = tuning(recording, site=SITE, label="goal_dx", n_shuffles=50, n_bootstrap=50)
     assert len(same.tuned) and same.untrained is not None and same.untrained.n_tuned
     assert same.untrained.low <= 0 and "this is not shown to be learned" in same.verdict
+    for seed in (0, 3):  # here the first untrained network has lower values than most others
+        velocity = tuning(
+            recording, site="listener/actor/hidden_2", label="velocity_y", n_shuffles=20, n_bootstrap=50, seed=seed
+        )
+        assert len(velocity.tuned) and velocity.untrained is not None and velocity.untrained.low <= 0
     written = tuning(planted, site=SITE, label="goal", n_shuffles=50, n_bootstrap=50)
     assert written.untrained is not None and written.untrained.low > 0
     best = written.strength[3] - written.untrained.strength.max()
     assert written.untrained.gain == pytest.approx(best) and written.untrained.low < best < written.untrained.high
-    assert "is tuned more than any unit of an untrained network" in written.verdict and "n = 60 epis" in written.verdict
+    assert (
+        "is tuned more than any unit of 19 untrained networks" in written.verdict and "n = 60 epis" in written.verdict
+    )
 
 
 def test_a_quantity_is_binned_into_equally_many_rows(planted: Recording) -> None:
