@@ -45,12 +45,14 @@ class Broken:
         return b""
 
     def outcome(self, data: bytes) -> tuple[str, str]:
+        import faulthandler
         import os
         import time
 
         if data == b"traceback":
             raise ValueError("not marlnb's")
         if data == b"crash":
+            faulthandler.disable()  # its report would look like a failure of the tests
             os.abort()
         if data == b"hang":
             while True:

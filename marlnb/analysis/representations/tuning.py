@@ -222,7 +222,7 @@ def tuning(
         curve, low, high = binned_rows.curves(x)
         strength, shuffled = binned_rows.strength(x)
         p_value = binned_rows.p_value(x)
-        strongest = x[:, strength.argmax()]
+        strongest = x[:, np.lexsort((-strength, p_value >= ALPHA))[0]]  # of the tuned units, as in the verdict
         untrained = None if untrained_x is None else _untrained_tuning(untrained_x, strongest, binned_rows)
     return Tuning(
         site=site,
@@ -305,7 +305,7 @@ def _untrained_tuning(x: np.ndarray, strongest: np.ndarray, rows: BinnedRows) ->
 
     Args:
         x: `[row, unit]`, of the untrained network whose best unit is tuned most.
-        strongest: `[row]`, of that trained unit.
+        strongest: `[row]`, of the trained network's most strongly tuned unit.
     """
     bins = rows.bins
     n_bins, strength = len(bins), eta_squared(x, bins.index, len(bins))
