@@ -123,7 +123,7 @@ def chosen(task: Task, algorithm: str, measured: Measured, seconds: float) -> tu
 
 
 def _n_seeds(same: Sequence[Curve]) -> int:
-    """Up to the number that is enough."""
+    """The number of seeds, at most ENOUGH_SEEDS: more are no better."""
     return min(len(same), ENOUGH_SEEDS)
 
 

@@ -72,8 +72,7 @@ def trace(
 
     Args:
         policy_source: a run, its folder, or other agents; or a recording or its path, whose checkpoint and finished
-            episodes (the first `episodes` of them) are then played again. It must be of most likely actions, without
-            edits.
+            episodes (the first `episodes` of them) are then played again. Its actions must be greedy, without edits.
         corruption: edits, active at every step or in their own windows: another message
             (`PermuteChannel("listener")`), another goal (`PermuteChannel("speaker", units="goal_*")`), no message.
         outcome: "return", the mean return of `group`; "actions", how close its action distributions are to the clean
@@ -138,7 +137,7 @@ def trace(
 
 
 def _source_of(recording: Recording, env: EnvConfig | None) -> PolicySource:
-    """Who played a recording, checked to play the same again: one checkpoint's most likely actions, without edits."""
+    """Who played a recording, checked to play the same again: greedy actions of one checkpoint, without edits."""
     if recording.run_path is None:
         raise AnalysisError(f"{recording.path} is in no run folder: pass the run or the agents to trace instead")
     iterations = recording.checkpoints["iteration"].unique().tolist()
@@ -149,8 +148,8 @@ def _source_of(recording: Recording, env: EnvConfig | None) -> PolicySource:
     }
     if reason := next((reason for reason, holds in reasons.items() if holds), ""):
         raise AnalysisError(
-            f"{recording.path.name} has {reason}; a recording is traced if it has one checkpoint's most likely actions "
-            "without edits: pass the run instead, with checkpoint="
+            f"{recording.path.name} has {reason}; trace plays greedy actions of one checkpoint without edits: pass the "
+            "run instead, with checkpoint="
         )
     source = as_policy_source(recording.run_path)
     check_origin(recording, source, Origin(*recording.checkpoint))

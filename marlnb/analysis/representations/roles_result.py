@@ -50,7 +50,7 @@ class Clustering:
 def _describe(clustering: Clustering) -> str:
     stability = clustering.stability
     return f"silhouette {clustering.silhouette:.2f}, chance {clustering.chance:.2f}, p = {clustering.p_value:.2g}, " + (
-        "stability says nothing of teams of one agent each" if stability is None else f"stability {stability:.2f}"
+        "stability is not defined for teams of one agent" if stability is None else f"stability {stability:.2f}"
     )
 
 

@@ -67,7 +67,7 @@ def test_what_lasts_for_an_episode_makes_no_teams_and_no_division(
     assert permanent.has_teams and permanent.team.tolist() == [0, 1, 1][:n_agents]
     if n_agents == 2:
         assert permanent.agents_clustering.stability is None
-        assert "stability says nothing of teams of one agent each" in permanent.verdict
+        assert "stability is not defined for teams of one agent" in permanent.verdict
 
 
 def test_roles_that_agents_exchange(monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
