@@ -304,17 +304,22 @@ class RunPanel:
             if not self._is_discarded and not is_run(self.run.path):
                 self._is_discarded = True
                 self._on_discard()
-        elif status["state"] == "failed":
+        elif status["state"] == "failed" and not self._is_starting:
             self._error.show_problem(describe_failure(status, self.run))
         elif status["state"] == "running":
             self._error.value = ""
+
+    @property
+    def _is_starting(self) -> bool:
+        """Whether the training of this panel has not begun yet. If it fails now, its folder may be deleted again."""
+        return self.training is not None and self.training.is_alive and not self._beginning.has_happened
 
     def _error_before_start(self) -> BaseException | None:
         """Why the training of this panel could not start; None: it did, or the run's status says why."""
         if self.training is None or self.training.is_alive or self._beginning.has_happened:
             return None
         has_failed_since = self._status["state"] == "failed" and self._status != self._status_before
-        return None if has_failed_since else self.training.error
+        return None if has_failed_since and is_run(self.run.path) else self.training.error
 
 
 class _Beginning:

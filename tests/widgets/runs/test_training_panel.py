@@ -6,6 +6,7 @@ import asyncio
 import html
 import re
 import shlex
+import threading
 from pathlib import Path
 
 import pytest
@@ -299,6 +300,23 @@ def test_an_error_without_a_text_is_shown_with_its_type_and_line(
     kind, location, line = _text(run_panel._error).splitlines()
     assert kind == "AssertionError" and line == 'assert context.group.action.kind == "continuous"'
     assert re.fullmatch(r'File ".*unready\.py", line \d+, in build', location)
+
+
+def test_a_failure_is_shown_when_its_folder_is_deleted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    may_discard, discard = threading.Event(), Run.discard_unstarted
+    monkeypatch.setattr(Run, "discard_unstarted", lambda run: may_discard.wait(60) and discard(run))
+    unready = "algorithm=tests.widgets.unready:Unready"
+    panel = TrainingPanel(Experiment.compose("env=mpe/simple_spread", unready, *SMALL[2:]))
+    training = panel.start()
+    run_panel = panel.run_panel
+    assert run_panel is not None
+    until(lambda: training.run.status()["state"] == "failed")
+    run_panel.catch_up()
+    assert not _text(run_panel._error)
+    may_discard.set()
+    until(lambda: "AssertionError" in _text(run_panel._error))
+    assert "The log below" not in _text(run_panel._error)  # it has none: its folder is deleted
 
 
 def test_awaiting_trains_without_a_click(panel: TrainingPanel, tmp_path: Path) -> None:
