@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -11,10 +12,11 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.backend_bases import RendererBase
 from matplotlib.colorbar import Colorbar
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.transforms import ScaledTranslation
+from matplotlib.transforms import Bbox, ScaledTranslation
 
 from marlnb.errors import AnalysisError, unknown
 
@@ -36,6 +38,13 @@ class PlainFigure(Figure):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"facecolor": "white", "layout": "constrained"} | options)
+        self._reserved = 0.0
+
+    def reserve(self, height: float) -> None:
+        """Makes the figure higher, in inches, for a box of text below its axes; axes side by side share the room."""
+        self.set_figheight(self.get_figheight() + max(0.0, height - self._reserved))
+        self._reserved = max(self._reserved, height)
+        self.get_layout_engine().set(h_pad=0.1)  # type: ignore[union-attr, call-arg]  # in inches: the padding of boxes
 
     def add_subplot(self, *args: Any, **options: Any) -> Axes:  # type: ignore[override]
         return super().add_subplot(*args, **{"facecolor": "white"} | options)
@@ -264,18 +273,41 @@ def width_with_title(title: str, *, left: float) -> float:
 
 
 def alarm(ax: Axes, warnings: Sequence[str]) -> None:
-    """Writes the warnings across the figure in red: the first ones, and how many more there are."""
+    """Writes the warnings in red below the axes: the first ones, and how many more there are.
+
+    A figure of ours becomes as much higher. In a user's figure without a layout that makes room, where they could be
+    outside the picture, they stand at the bottom of the axes.
+    """
     if not warnings:
         return
     figure, subplot = ax.get_figure(root=True), ax.get_subplotspec()
     assert figure is not None
     n_columns = 1 if subplot is None else subplot.get_gridspec().ncols
-    n_letters = int(min(60, max(24, 8.5 * figure.get_size_inches()[0] / n_columns)))  # that fit on a line
+    n_letters = int(min(80, max(24, 9 * figure.get_size_inches()[0] / n_columns)))  # that fit on a line
     lines = [textwrap.fill(warning, n_letters) for warning in warnings[:MAX_WARNINGS]]
     if len(warnings) > MAX_WARNINGS:
         lines.append(f"and {len(warnings) - MAX_WARNINGS} more: see the result's warnings")
-    ax.set_zorder(10)  # in front of a colour bar, which has axes too
     text = "\n".join(["NOT TO BE TRUSTED", *lines])
-    box = {"facecolor": ALARM, "edgecolor": "none", "alpha": 0.88, "boxstyle": "round,pad=0.6"}
-    style: dict[str, Any] = {"color": "white", "fontsize": 10, "fontweight": "bold", "zorder": 10, "bbox": box}
-    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", **style)
+    has_room = figure.get_layout_engine() is not None
+    if isinstance(figure, PlainFigure):
+        figure.reserve(0.35 + 0.155 * (text.count("\n") + 1))
+    ax.annotate(
+        text,
+        xy=(0, 0),
+        xycoords=("axes fraction", partial(_below, ax) if has_room else "axes fraction"),
+        xytext=(4, -9 if has_room else 9),
+        textcoords="offset points",
+        ha="left",
+        va="top" if has_room else "bottom",
+        color="white",
+        fontsize=9,
+        fontweight="bold",
+        zorder=10,
+        bbox={"facecolor": ALARM, "edgecolor": "none", "alpha": 0.9, "boxstyle": "round,pad=0.5"},
+    )
+
+
+def _below(ax: Axes, renderer: RendererBase) -> Bbox:
+    """The ticks and the label of the x axis, or the axes if it has none."""
+    bounds: Bbox | None = ax.xaxis.get_tightbbox(renderer) if ax.axison else None
+    return ax.bbox if bounds is None else bounds  # type: ignore[return-value]

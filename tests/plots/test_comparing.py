@@ -287,7 +287,7 @@ def test_classes_below_zero_have_their_number() -> None:
 
 
 def test_many_warnings_leave_the_figure_readable() -> None:
-    """Thirty lines of warnings would cover it and shrink its axes."""
+    """Thirty lines of warnings would shrink its axes."""
     ax = plots.embedding_map(replace(MAP, warnings=tuple(f"reason {k}" for k in range(30))))
     lines = next(text.get_text() for text in ax.texts if "NOT TO BE TRUSTED" in text.get_text()).splitlines()
     expected = [f"reason {k}" for k in range(4)]

@@ -186,7 +186,7 @@ def test_effects_are_drawn_in_front_of_shuffled_episodes() -> None:
         plots.concept_effects(TCAV)
 
 
-def test_warnings_are_across_every_figure() -> None:
+def test_warnings_are_in_every_figure() -> None:
     warned = ("only 12 episodes",)
     every = [
         plots.decoding_bars(decoding(score(), warnings=warned)),

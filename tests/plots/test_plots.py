@@ -177,7 +177,7 @@ def test_bars_are_the_mean_magnitudes_largest_on_top() -> None:
     assert label.x0 >= 0 and label.x1 <= figure.bbox.x1  # the label must fit into the figure
 
 
-def test_warnings_are_written_across_the_figure() -> None:
+def test_warnings_are_written_into_the_figure() -> None:
     for ax in (
         plots.attribution_bars(attribution(warnings=("did not converge",))),
         plots.attribution_over_time(attribution(warnings=("did not converge",))),
@@ -185,6 +185,19 @@ def test_warnings_are_written_across_the_figure() -> None:
         plots.decoding_over_time(Decoding((Score(t=0), Score(t=1)), warnings=("did not converge",))),
     ):
         assert "NOT TO BE TRUSTED\ndid not converge" in texts(ax)
+
+
+@pytest.mark.parametrize("layout", ["ours", "constrained", None])
+def test_warnings_hide_no_label_and_stay_in_the_picture(layout: str | None) -> None:
+    own = None if layout == "ours" else Figure(layout=layout).add_subplot()
+    ax = plots.attribution_bars(attribution(warnings=("did not converge", "and a second reason " * 6)), ax=own)
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    (box,) = (text.get_window_extent() for text in ax.texts if "NOT TO BE TRUSTED" in text.get_text())
+    assert min(box.x0, box.y0) > 0 and box.x1 < figure.bbox.x1
+    if layout:  # a figure without a layout has no room below its axes
+        assert box.y1 < ax.xaxis.label.get_window_extent().y0
 
 
 def test_lines_over_time_sum_the_features_of_a_group() -> None:

@@ -113,15 +113,17 @@ class EventAverage(Result):
         n_above = int((self.p_value < ALPHA).sum())
         n_channels = len(self.channels)
         if n_above:
-            heading = f"{n_above} of {n_channels} channels of {self.what} of {self.agent} respond to {self.event}"
+            respond = "responds" if n_above == 1 else "respond"
+            heading = f"{n_above} of {n_channels} channels of {self.what} of {self.agent} {respond} to {self.event}"
         else:
             heading = f"{self.what} of {self.agent} does not respond to {self.event} beyond chance"
         mean, low, high, control = (x[lag, channel] for x in (self.mean, self.low, self.high, self.control))
         n = f"n = {int(self.n_events[self.lags == 0][0])} events of {self.n_episodes} episodes"
+        where = f"{self.channels[channel]} at lag {self.lags[lag]:+d} {self.lag_unit}"
+        values = f"{mean:.3g} [{low:.3g}, {high:.3g}], at the event times of other episodes {control:.3g}"
         return (
-            f"{heading}: most {self.channels[channel]} at lag {self.lags[lag]:+d} {self.lag_unit} ({mean:.3g} "
-            f"[{low:.3g}, {high:.3g}], at the event times of other episodes {control:.3g}, corrected "
-            f"p = {self.p_value[channel]:.2g}; {n}, {self.overlapping} with another in their window)."
+            f"{heading}; the largest response is that of {where} ({values}, corrected p = {self.p_value[channel]:.2g}; "
+            f"{n}, {self.overlapping} with another in their window)."
         )
 
     def _repr_table(self) -> pd.DataFrame:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from marlnb.analysis.results import ALPHA, Result
 from marlnb.display.array_summary import FieldsSummary
+from marlnb.display.formatting import count
 from marlnb.models.hooks.directions import Direction
 
 
@@ -144,7 +145,7 @@ class Tuning(Result):
                 f"No unit of {where} is tuned to {self.label} beyond chance, each by itself ({n}; the strongest is "
                 f"{strongest}); mnb.decode tests several units together."
             )
-        units = f"{n_tuned} of {self.n_units} units of {where} are tuned to {self.label} beyond chance"
+        units = f"{n_tuned} of {self.n_units} units of {where} {_are(n_tuned)} tuned to {self.label} beyond chance"
         return f"{units} ({n}; the strongest is {strongest}); {self._against_untrained()}."
 
     def _against_untrained(self) -> str:
@@ -153,12 +154,17 @@ class Tuning(Result):
             return "whether this was learned is not known, since no untrained network was compared"
         gain = f"η² {control.gain:+.2f} [{control.low:.2f}, {control.high:.2f}]"
         if control.low > 0:
-            n = f"{control.n_tuned} units of the nearest of these are tuned"
+            n = f"{count(control.n_tuned, 'unit')} of the nearest of these {_are(control.n_tuned)} tuned"
             return f"the strongest is tuned more than any unit of {control.n_networks} untrained networks ({gain}; {n})"
         return (
-            f"this is not shown to be learned: {control.n_tuned} units of one of {control.n_networks} untrained "
-            f"networks are tuned too, the strongest about as much or more (trained minus untrained: {gain})"
+            f"this is not shown to be learned: in one of {control.n_networks} untrained networks "
+            f"{count(control.n_tuned, 'unit')} {_are(control.n_tuned)} tuned too, the strongest about as much or more "
+            f"(trained minus untrained: {gain})"
         )
 
     def _repr_table(self) -> pd.DataFrame:
         return self.table()
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"

@@ -47,11 +47,15 @@ def test_a_response_is_tested_against_event_times_of_other_episodes(recording: R
     event = rng.random(len(recording)) < 0.05
     reward = recording.steps("listener", "reward").to_numpy()[:, 0]
     nothing = event_average(recording, site=SITE, event=event, before=1, after=1, n_shuffles=40)
-    assert (nothing.p_value > 0.05).all() and "does not respond to label beyond chance: most unit " in nothing.verdict
+    assert (
+        nothing.p_value > 0.05
+    ).all() and "does not respond to label beyond chance; the largest response is that of unit " in nothing.verdict
     low = reward < np.quantile(reward, 0.1)
     result = event_average(recording, field="reward", agent="listener_0", event=low, before=1, after=1, n_shuffles=40)
     assert result.p_value.tolist() == [1 / 41]
-    assert result.verdict.startswith("1 of 1 channels of reward of listener_0 respond to label: most reward at lag +")
+    assert result.verdict.startswith(
+        "1 of 1 channels of reward of listener_0 responds to label; the largest response is that of reward at lag +"
+    )
     assert "corrected p = 0.024" in result.verdict and len(repr(result).splitlines()) <= 5
 
 
@@ -63,7 +67,10 @@ def test_what_responds_most_is_among_what_responds_beyond_chance(recording: Reco
     p_value = np.where(np.isin(np.arange(64), (second, third)), 0.04, 0.19)
     result = replace(result, p_value=p_value)
     assert result.order[:3].tolist() == [second, third, first] and result.verdict.startswith("2 of 64 channels of ")
-    assert f"respond to label: most unit {second} at lag " in result.verdict and "p = 0.04;" in result.verdict
+    assert (
+        f"to label; the largest response is that of unit {second} at lag " in result.verdict
+        and "p = 0.04;" in result.verdict
+    )
 
 
 def test_lags_with_few_events_are_no_response(recording: Recording) -> None:
