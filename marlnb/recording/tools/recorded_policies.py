@@ -62,8 +62,9 @@ def origin_of(recording: Recording, episode: int) -> Origin:
         env = int(recording.file["steps/env_id"][start])
         raise RecordingError(
             f"{recording.path.name}: episode {episode} was played by the weights of checkpoints "
-            f"{', '.join(map(str, iterations))}, and can be played again only with those of one. This repeats the "
-            f"training that played it: replay_training(run, {iterations[0] + 1}, [{env}], iterations={len(iterations)})"
+            f"{', '.join(map(str, iterations))}; only an episode of one checkpoint can be played again, attributed or "
+            "decoded. This repeats the training that played it: "
+            f"replay_training(run, {iterations[0] + 1}, [{env}], iterations={len(iterations)})"
         )
     return origin_at(recording, start)
 

@@ -43,10 +43,11 @@ class Side:
 
     @cached_property
     def weights(self) -> str | None:
-        """The hash of the networks' weights; None if they were played from a checkpoint that is deleted by now."""
-        if self.compared_with is None or self.source is None:
-            return self.view.origin.sha256
-        try:  # the recording of networks that only observe has the hash of observers
+        """The hash of the networks' weights; None if several checkpoints played, or one that is deleted by now."""
+        try:
+            if self.compared_with is None or self.source is None:
+                return self.view.origin.sha256
+            # the recording of networks that only observe has the hash of observers
             return self.source.origin(self.view.checkpoint).sha256
         except MarlnbError:
             return None

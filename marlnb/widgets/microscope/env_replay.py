@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -23,6 +26,7 @@ from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.animate import rendering_env
 from marlnb.recording.tools.recorded_env import check_env
+from marlnb.recording.tools.recorded_policies import check_origin, origin_at
 from marlnb.specs import EnvSpec
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.policies.transformed import TransformedPolicySource
@@ -91,7 +95,7 @@ class Rollouts:
     """
 
     def __init__(self) -> None:
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
         self._numbers = count()
 
     def play(
@@ -113,11 +117,11 @@ class Rollouts:
             CheckpointError: there is no such checkpoint.
             RecordingError: the source has other weights than those that were recorded, or the environment is another.
         """
-        try:
+        if checkpoint is None:
             view.check_source(source)
-        except CheckpointError:  # the recorded one was deleted
-            if checkpoint is None:
-                raise
+        else:
+            with suppress(CheckpointError):  # the recorded one was deleted
+                check_origin(view.recording, source, origin_at(view.recording, int(view.rows[0])))
         check_env(view.recording, source, env)
         settings = view.recording.settings
         recording = record(
@@ -177,8 +181,9 @@ class Rollouts:
 
     def _temporary_folder(self) -> Path:
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="marlnb-microscope-")
-        return Path(self._folder.name)
+            self._folder = Path(tempfile.mkdtemp(prefix="marlnb-microscope-"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder
 
 
 def _are_close(a: np.ndarray, b: np.ndarray) -> bool:

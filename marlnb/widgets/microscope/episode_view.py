@@ -11,7 +11,7 @@ from scipy.special import log_softmax
 from marlnb.analysis.attribution.feature_groups import feature_names
 from marlnb.errors import RecordingError
 from marlnb.recording.file.reader import Recording
-from marlnb.recording.tools.recorded_policies import check_origin, origin_at
+from marlnb.recording.tools.recorded_policies import check_origin, origin_at, origin_of
 from marlnb.specs import ActionSpec, GroupSpec
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.runs.run import Origin
@@ -70,7 +70,7 @@ class EpisodeView:
         recording: that holds it.
         episode: its number.
         seed: of the environment.
-        checkpoint: iteration of the checkpoint that played it.
+        checkpoint: iteration of the checkpoint that played its first step.
         rows: `[time]`, indices of its steps in the file.
         t: `[time]`, steps since it began.
         returns: by recorded agent.
@@ -95,8 +95,13 @@ class EpisodeView:
 
     @property
     def checkpoint_of_several(self) -> int | None:
-        """`checkpoint` if the recording holds several, whose units differ; else None, as analyses take it."""
-        return self.checkpoint if self.recording.checkpoints["iteration"].nunique() > 1 else None
+        """The checkpoint that played it if the recording holds several, whose units differ; else None, as analyses take
+        it.
+
+        Raises:
+            RecordingError: as `origin`.
+        """
+        return self.origin.iteration if self.recording.checkpoints["iteration"].nunique() > 1 else None
 
     @property
     def sites(self) -> list[str]:
@@ -109,11 +114,15 @@ class EpisodeView:
 
     @property
     def origin(self) -> Origin:
-        """The checkpoint that played it."""
-        return origin_at(self.recording, int(self.rows[0]))
+        """The checkpoint that played it.
+
+        Raises:
+            RecordingError: several did, as in a flight recording.
+        """
+        return origin_of(self.recording, self.episode)
 
     def check_source(self, source: PolicySource) -> None:
-        """Raises RecordingError where a source has other weights than those that played the episode."""
+        """Raises RecordingError where a source has other weights than those that played the episode, or several did."""
         check_origin(self.recording, source, self.origin)
 
     def group_of(self, agent: str) -> GroupView:
@@ -136,6 +145,10 @@ class EpisodeView:
     def units_of(self, agent: str, site: str) -> np.ndarray:
         """`[time, unit]` of one agent."""
         return self.units(site)[:, list(self.recording[site].labels["agent"]).index(agent)]
+
+    def checkpoint_at(self, t: int) -> int:
+        """The iteration of the checkpoint that played step `t`."""
+        return origin_at(self.recording, int(self.rows[self.index(t)])).iteration
 
     def index(self, t: int) -> int:
         """The index of step `t`, or of the last recorded step before it."""

@@ -148,8 +148,9 @@ class Microscope:
 
     def find_decoding(self, label: str, site: str, **options: Any) -> Decoding:
         """As `decode`, without showing it."""
-        defaults = {"progress": False, "checkpoint": self.view.checkpoint_of_several}
-        return decode(self.recording, site=site, label=label, **{**defaults, **options})
+        if "checkpoint" not in options:
+            options["checkpoint"] = self.view.checkpoint_of_several
+        return decode(self.recording, site=site, label=label, **{"progress": False, **options})
 
     @with_ui_lock
     def show_decoding(self, decoding: Decoding) -> None:
@@ -322,8 +323,8 @@ class Microscope:
             concepts_payload([concept for decoding in decodings for concept in decoded_concepts(side.view, decoding)])
             for side, decodings in zip(self.sides, fitting)
         ]
-        sha256 = self.view.origin.sha256
-        self.controls.offer_directions([d for d in self.decodings if fits_weights(d, sha256, self.recording)])
+        weights = self.comparison.alone(self.view)[0].weights
+        self.controls.offer_directions([d for d in self.decodings if fits_weights(d, weights, self.recording)])
 
     @with_ui_lock
     def _show_bookmarks(self) -> None:

@@ -93,8 +93,13 @@ class UnitPanel:
             f"{unit.agent} {unit.site}, unit {unit.unit}: {x[index]:.6g} at step {view.t[index]}; in this episode "
             f"{x.min():.3g} to {x.max():.3g}"
         )
-        is_same_recording = self._view is not None and self._view.recording is view.recording
-        is_same = is_same_recording and self.unit is not None and replace(self.unit, t=unit.t) == unit
+        is_same = (
+            self._view is not None
+            and self.unit is not None
+            and self._view.recording is view.recording
+            and self._view.checkpoint_at(self.unit.t) == view.checkpoint_at(unit.t)
+            and replace(self.unit, t=unit.t) == unit
+        )
         self._view, self.unit = view, unit
         self._labels = tuning_labels(view, unit.agent)
         options = tuple(self._labels)
@@ -113,12 +118,12 @@ class UnitPanel:
         self._worker.request(lambda: self._compute(view, unit, title, label), self._show, self._fail)
 
     def _compute(self, view: EpisodeView, unit: Unit, title: str, label: Label) -> Result:
-        checkpoint = view.checkpoint_of_several
+        checkpoint = view.checkpoint_at(unit.t)
         top: list[TopEpisode] = []
         if view.recording is self._recording:  # where the buttons go
             which = (unit.site, unit.agent, unit.unit)
             top = top_episodes(view.recording, *which, n=N_TOP_EPISODES, checkpoint=checkpoint)
-        key = (str(view.recording.path), f"{unit.site} {unit.agent}", title, view.checkpoint)
+        key = (str(view.recording.path), f"{unit.site} {unit.agent}", title, checkpoint)
         try:
             if key not in self._cache:
                 of_agent: dict[str, Any] = {"site": unit.site, "agent": unit.agent, "checkpoint": checkpoint}
@@ -169,14 +174,12 @@ def top_episodes(
     Args:
         checkpoint: for a recording of several checkpoints, whose units differ: the iteration of one; None: all.
     """
-    values = recording[site].sel(agent=agent, unit=unit).to_numpy().astype(np.float64)
-    acting = recording.steps(group_of(site), "acting").sel(agent=agent).to_numpy().astype(bool)
-    episode, t = (recording.file[f"steps/{name}"][: len(values)] for name in ("episode", "t"))
-    counts = acting & np.isfinite(values)
-    if checkpoint is not None:
-        table = recording.episodes
-        counts &= np.isin(episode, table.index[table["checkpoint"] == checkpoint])
-    rows = np.flatnonzero(counts)
+    of_agent: dict[str, Any] = {"agent": agent} if checkpoint is None else {"agent": agent, "checkpoint": checkpoint}
+    chosen = recording[site].sel(unit=unit, **of_agent)
+    values = chosen.to_numpy().astype(np.float64)
+    acting = recording.steps(group_of(site), "acting").sel(**of_agent).to_numpy().astype(bool)
+    episode, t = (recording.file[f"steps/{name}"][:][chosen.rows] for name in ("episode", "t"))
+    rows = np.flatnonzero(acting & np.isfinite(values))
     order = rows[np.lexsort((t[rows], episode[rows], -values[rows]))]
     _, first = np.unique(episode[order], return_index=True)
     best = order[np.sort(first)[:n]]

@@ -226,7 +226,7 @@ def test_episodes_longer_than_a_rollout(tmp_path: Path) -> None:
         assert flight["listener/actor/hidden_1"].sel(checkpoint=1, episode=0, t=[12]).rows.tolist() == [12]
         with pytest.raises(RecordingError, match=r"no rows of checkpoint \[5\].*valid: \[0, 1, 2, 3, 4\]"):
             flight["listener/actor/hidden_1"].sel(checkpoint=5)
-        with pytest.raises(RecordingError, match=r"checkpoints 2, 3, 4, .*\(run, 3, \[0\], iterations=3\)"):
+        with pytest.raises(RecordingError, match=r"checkpoints 2, 3, 4; .*\(run, 3, \[0\], iterations=3\)"):
             mnb.replay(flight, 1)
         with mnb.replay_training(run, 2, [0], iterations=2) as part:
             assert part.rows["t"].tolist() == [*range(10, 25), *range(5)]

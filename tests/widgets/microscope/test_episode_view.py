@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,3 +94,28 @@ def test_top_episodes_are_those_of_a_plain_sort(tag: mnb.Recording) -> None:
         brute.append((float(max(course)), episode, int(np.argmax(course))))
     brute.sort(reverse=True)
     assert [(top.value, top.episode, top.t) for top in episodes] == brute[:3]
+
+
+def test_an_episode_that_several_checkpoints_played_has_no_weights(tmp_path: Path) -> None:
+    """A training's episode of 6 steps, with a rollout of 4: the weights changed within it."""
+    planned = mnb.Experiment.compose(
+        *("env=mpe/simple_speaker_listener", "env.max_cycles=6", "algorithm=ippo", "model=mlp", "model.hidden=[4]"),
+        *("n_envs=1", "rollout_steps=4", "frames=12", "checkpoint_every=1", "keep_checkpoints=0", "tuned=false"),
+    )
+    run = mnb.train(planned, tmp_path / "run", progress=False, callbacks=[mnb.FlightRecorder(every_envs=1)])
+    several = r"episode 1 was played by the weights of checkpoints 1, 2; .*replay_training\(run, 2, \[0\], iterations=2"
+    with mnb.Recording.open(run.recordings["flight"]) as recording:
+        scope = mnb.microscope(recording, episode=1)
+        assert [scope.view.checkpoint_at(t) for t in range(6)] == [1, 1, 2, 2, 2, 2]
+        with pytest.raises(RecordingError, match=several):
+            scope.play_again(mnb.Ablate("listener/actor/hidden_1"))
+        with pytest.raises(RecordingError, match=several):
+            scope.decode("t", site="listener/actor/hidden_1")
+        assert scope.wait(60)
+        assert all(re.search(several, scope.scope.attributions[0]["reasons"][group]) for group in recording.groups)
+        scope.compare(checkpoint=3)
+        assert [side.weights for side in scope.sides] == [None, run.checkpoint(3).sha256]
+        units = recording["listener/actor/hidden_1"].sel(agent="listener_0", unit=2).to_numpy()
+        (top,) = top_episodes(recording, "listener/actor/hidden_1", "listener_0", 2, checkpoint=2)
+        assert (top.episode, top.value) == (1, units[8:12].max())
+        scope.close()
