@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
-from marlnb.training.collect.episode_statistics import MIN_EPISODES
+from marlnb.training.collect.episode_statistics import MIN_EPISODES, EpisodeStatistics
 from marlnb.training.limits import return_of_target
 from marlnb.training.loop import RecentEpisodes
+from marlnb.training.shared_return import is_zero_sum
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,34 @@ class TrainingReturns:
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
         self.evaluation = LastEvaluation()
+        self._zero_sum_episodes: dict[str, int] = {}  # by group, while the agents may play against each other
+        self._sharing: set[str] = set()  # groups with an episode whose returns do not add up to 0
+
+    def add(self, episodes: EpisodeStatistics) -> None:
+        """Looks whether agents play against each other.
+
+        Raises:
+            ConfigError: they do in all of at least MIN_EPISODES episodes, and a target is set for their mean return.
+        """
+        target, group = self._experiment.target_return, self._experiment.target_group
+        if target is None:
+            return
+        compared = {name: x for name, x in episodes.returns.items() if group in (None, name)}
+        for name, values in compared.items():  # [episode, agent]
+            if is_zero_sum(values.sum(axis=1), np.abs(values).max(initial=0)):
+                self._zero_sum_episodes[name] = self._zero_sum_episodes.get(name, 0) + len(values)
+            elif values.any():
+                self._sharing.add(name)
+            if name in self._sharing:
+                self._zero_sum_episodes.pop(name, None)
+            elif self._zero_sum_episodes.get(name, 0) >= MIN_EPISODES:
+                raise ConfigError(
+                    f"target_return={target:g} cannot end this training: the agents of group {name!r} play against "
+                    "each other. Their returns add up to 0 in every episode, so the mean that is compared is always "
+                    "0. Leave out target_return, and end with frames, max_iterations, max_minutes or "
+                    "max_agent_steps; or give each side a group: groups.GROUP=[AGENT, ...] and target_group=GROUP",
+                    at="target_return",
+                )
 
     @property
     def are_evaluated(self) -> bool:
@@ -53,13 +85,14 @@ class TrainingReturns:
         return self.latest(episodes) if is_of_them else {}
 
     def reached_target(self, episodes: RecentEpisodes) -> float | None:
-        """The latest return that reaches the experiment's target; None if it does not, and after few episodes.
+        """The latest return that reaches the experiment's target; None if it does not, after few episodes, and
+        where all of few episodes were of agents that play against each other.
 
         Raises:
             ConfigError: the groups are rewarded differently, and `target_group` names none of them.
         """
         target, reached = self._experiment.target_return, return_of_target(self._experiment, self.latest(episodes))
-        if target is None or reached is None or reached < target:
+        if target is None or reached is None or reached < target or self._zero_sum_episodes:
             return None
         are_enough = self.are_evaluated or episodes.recent_episodes >= MIN_EPISODES
         return reached if are_enough else None

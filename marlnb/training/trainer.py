@@ -320,6 +320,7 @@ class Trainer:
     def _iterate(self) -> Report:
         start = time.perf_counter()
         advance = self.loop.advance()
+        self._returns.add(advance.episodes)
         self.iteration += 1
         self.frames += self.experiment.iteration_frames + advance.extra_frames
         self.agent_steps += advance.agent_steps
