@@ -58,13 +58,14 @@ def find_offline_runs(paths: Sequence[str | os.PathLike[str]]) -> list[OfflineRu
     """Every offline run in some folders and their subfolders; the attempts of a run are together and in order.
 
     Raises:
-        BatchError: a folder does not exist.
+        BatchError: a folder does not exist, or is a file.
     """
     runs: dict[Path, OfflineRun] = {}
     for path in paths:
         top = expanded(path).absolute()
         if not top.is_dir():
-            raise BatchError(f"the folder {top} does not exist; give a run, a batch, or a folder that contains them")
+            problem = f"{top} is a file" if top.exists() else f"the folder {top} does not exist"
+            raise BatchError(f"{problem}; give the folder of a run or of a batch, or one that contains them")
         for folder in _wandb_folders(top):
             for entry in folder.iterdir():
                 if (match := _OFFLINE.fullmatch(entry.name)) and any(entry.glob("*.wandb")):

@@ -84,7 +84,10 @@ def test_a_run_that_is_being_trained_waits(tmp_path: Path, capsys: pytest.Captur
 
 def test_missing_runs_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sync", str(tmp_path / "x")]) == 2
-    assert "does not exist" in capsys.readouterr().err
+    assert "x does not exist" in capsys.readouterr().err
+    (tmp_path / "a.ipynb").touch()
+    assert main(["sync", str(tmp_path / "a.ipynb")]) == 2
+    assert "a.ipynb is a file; give the folder of a run" in capsys.readouterr().err
     assert main(["sync", str(tmp_path)]) == 0
     assert "no offline runs" in capsys.readouterr().out
 
