@@ -89,10 +89,15 @@ class MatchLearner(Learner):
 
 
 def home_rollout(rollout: Rollout, group: str) -> Rollout:
-    """The rollout with `(group, "acting")` True only for the home player; tensors are shared, not copied."""
-    home = rollout[group, HOME_CELLS]
-    if bool(home.all()):
+    """The rollout with `(group, "acting")` True only for the home player; tensors are shared, not copied.
+
+    Where an opponent acts in place of an agent, that agent does not wait: it counts as paused (`ends_of`).
+    """
+    home, acting, paused = rollout[group, HOME_CELLS], rollout[group, "acting"], rollout.get("paused")
+    if paused is None and bool(home.all()):
         return rollout
     rollout = rollout.clone(recurse=False)
-    rollout[group, "acting"] = rollout[group, "acting"] & home
+    rollout[group, "acting"] = acting & home
+    if paused is not None:
+        rollout["paused"] = paused | (acting & ~home)
     return rollout
