@@ -101,10 +101,12 @@ def seatings(first: Contestant, second: Contestant, sides: Sequence[Side], path:
         if all(taker in (ANY_SIDE, side.name) for taker, side in zip(takers, sides)):
             possible.append(taken)
     if not possible:
-        names, labels = ", ".join(side.name for side in sides), labels_of(first[0], second[0])
+        names, labels = [side.name for side in sides], labels_of(first[0], second[0])
+        free = ", ".join(name for name in names if name not in (own, other))
         raise ConfigError(
-            f"{labels[0]} plays only {own or 'any side'} and {labels[1]} only "
-            f"{other or 'any side'}, so they cannot meet in {first[0].spec.name}, whose sides are {names}"
+            f"{labels[0]} plays only {own} and {labels[1]} only {other}, so they cannot meet in {first[0].spec.name}, "
+            f"whose sides are {', '.join(names)}: neither would act for {free}. Give a run in place of one of them: "
+            "it acts for every side that the other does not play"
         )
     return [Seating(first, second, side, path) for side in possible]
 

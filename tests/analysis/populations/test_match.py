@@ -181,8 +181,17 @@ def test_sides_are_played_by_their_own_players(tmp_path: Path) -> None:
     assert result.episodes["score"].tolist() == [0.0 if each else 1.0 for each in caught]
     with pytest.raises(ConfigError, match=r"no side 'adversaries' of .*simple_tag in win_threshold; did you mean"):
         mnb.match(runner, chaser, episodes=3, win_threshold={"adversaries": 0}, progress=False)
-    with pytest.raises(ConfigError, match=r"adversary_main_0 plays only adversary .* only adversary, so they cannot"):
+    with pytest.raises(ConfigError, match=r"adversary_main_0 plays only adversary .* only adversary, .* for agent"):
         mnb.match(chaser, tag["adversary_main_exploiter_0"], progress=False)
+
+
+def test_players_of_their_own_sides_in_a_game_of_three(tmp_path: Path) -> None:
+    run = _trained(tmp_path / "crypto", "env=mpe/simple_crypto", "league=self_play", "frames=96")
+    eve = run.league["eve_main_0"]
+    with pytest.raises(ConfigError, match=r"eve_main_0 plays only eve .* neither would act for alice\. Give a run"):
+        mnb.match(eve, run.league["bob_main_0"], progress=False)
+    assert list(mnb.match(eve, run, episodes=1, progress=False).recordings) == ["eve"]
+    assert list(mnb.match(run, eve, episodes=1, progress=False).recordings) == ["all-but-eve"]
 
 
 def test_matches_that_cannot_be_played_are_errors(league: RunLeague, tmp_path: Path) -> None:
