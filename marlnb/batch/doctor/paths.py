@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from marlnb.batch.doctor.cells import Cell, dotted, resolve
 from marlnb.batch.doctor.check import Answer, check
@@ -15,16 +16,20 @@ from marlnb.paths import expanded
 _ABSOLUTE = re.compile(r"(?:~|/[\w.@+=,-]+)(?:/[\w.@+=, -]+)+/?")
 _OPENS = ("Run.open", "Recording.open", "Batch.open", "Checkpoint.open", "read_csv", "read_json", "read_parquet")
 _LOADS = ("torch.load", "np.load", "numpy.load", "h5py.File", "nbformat.read", "pickle.load", "json.load")
+_FILLS = ("train", "start", "copy", "create", "copytree", "extractall", "unpack_archive")  # a folder, with files
 
 
 @check("data and weights")
 def _there(request: DoctorRequest) -> Iterator[Answer]:
     n_paths = 0
+    written: set[Path] = set()
     for cell in request.cells:
         opened = dict(_opened(cell, request))
+        written.update(_written(cell, request))
         for path, call in opened.items():
             n_paths += 1
-            if not (request.cwd / expanded(path)).exists():
+            absolute = request.cwd / expanded(path)
+            if written.isdisjoint([absolute, *(parent / "*" for parent in absolute.parents)]) and not absolute.exists():
                 text = f"cell {cell.number} opens {path!r} with {call}(), but {request.cwd / path} does not exist"
                 yield "fail", text, "create it before the batch, or give its path with a parameter"
         for path in dict.fromkeys(text for text in cell.texts(request.values) if _ABSOLUTE.fullmatch(text)):
@@ -53,11 +58,25 @@ def _variables(request: DoctorRequest) -> Iterator[Answer]:
 def _opened(cell: Cell, request: DoctorRequest) -> Iterator[tuple[str, str]]:
     """Paths that a cell reads, each with the function that reads it."""
     for name, call in cell.calls():
-        reads = name.endswith(_OPENS) or name in _LOADS or (name == "open" and not _writes(call))
-        if reads and call.args and not _writes(call):
+        if _reads(name, call) and call.args:
             for path in resolve(call.args[0], request.values):
                 if "://" not in path:
                     yield path, name
+
+
+def _written(cell: Cell, request: DoctorRequest) -> Iterator[Path]:
+    """Paths that a cell gives to other functions, which may write them, and `path/*` where these fill a folder."""
+    for name, call in cell.calls():
+        if not _reads(name, call):
+            for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+                for path in resolve(argument, request.values):
+                    yield request.cwd / expanded(path)
+                    if path and name.endswith(_FILLS):
+                        yield request.cwd / expanded(path) / "*"
+
+
+def _reads(name: str, call: ast.Call) -> bool:
+    return (name.endswith(_OPENS) or name in _LOADS or name == "open") and not _writes(call)
 
 
 def _writes(call: ast.Call) -> bool:

@@ -93,6 +93,19 @@ def test_data_that_is_not_there_fails_and_what_is_written_does_not(tmp_path: Pat
     assert "cell 8 names /no/such/folder/w.pt" in warned
 
 
+def test_what_the_notebook_writes_is_there(tmp_path: Path) -> None:
+    cells = (
+        "os.makedirs('data')\nmnb.train(experiment, 'runs/a')\ntable.to_csv('scores.csv', sep='')",
+        "mnb.Recording.open('runs/a/recordings/flight.h5'), pd.read_csv('scores.csv')",
+        "with open('notes.txt', 'w') as file: ...\nopen('./notes.txt').read()",
+        "np.load('data/elsewhere.npy')",
+        "pd.read_csv('later.csv')",
+        "table.to_csv(path_or_buf='later.csv')",
+    )
+    failures = messages("fail", answers("data and weights", subject(tmp_path, *cells)))
+    assert [text.split()[3] for text in failures] == ["'data/elsewhere.npy'", "'later.csv'"]
+
+
 def test_paths_on_a_local_disk_are_reported_for_a_cluster(tmp_path: Path) -> None:
     from marlnb.batch.doctor.files import is_local
 
