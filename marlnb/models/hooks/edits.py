@@ -24,10 +24,11 @@ class Ablate(Edit):
     Attributes:
         value: "zero" (c = 0); a number, or one for each unit, in the activation's own units; "mean" (c = each agent's
             mean over the rows of the recording `source` at which it was alive); "resample" (c = another random row of
-            the recording at every step).
+            the recording at every step: the same one for an agent's units at all sites, so that they fit together as in
+            a step that was played, and others for other agents).
         source: a recording of one checkpoint, or its path.
         digest: the digest that the recording must have.
-        seed: for drawing the rows.
+        seed: for drawing the rows; edits with other seeds draw other rows.
     Source: mean and resample ablation, Chan et al. 2022, Causal Scrubbing; Zhang & Nanda 2023 (arXiv:2309.16042).
     """
 
@@ -75,11 +76,11 @@ class Ablate(Edit):
 
     def _resample(self, target: EditTarget) -> Change:
         rows_by_agent = self._recorded_rows(target)
-        generator = torch.Generator().manual_seed(self.seed)
+        generators = [torch.Generator().manual_seed(derive_seed(self.seed, agent)) for agent in target.agents]
 
         def draw(values: Tensor, output: Tensor) -> Tensor:
             samples = []
-            for rows in rows_by_agent:
+            for rows, generator in zip(rows_by_agent, generators, strict=True):
                 index = torch.randint(len(rows), values.shape[:-2], generator=generator)
                 samples.append(rows[index].to(values))
             return torch.stack(samples, dim=-2)

@@ -136,6 +136,37 @@ def test_means_and_resamples_are_of_the_rows_at_which_an_agent_lived(tmp_path: P
     recording.close()
 
 
+def test_an_agents_units_are_resampled_from_one_row_at_all_sites(tmp_path: Path) -> None:
+    """They do not depend on which other agents are edited; those of other agents and seeds are others."""
+    run, recording = make(tmp_path, "mlp", True)
+    policies, sites = run.policies(), ["a/actor/hidden_1", "a/actor/head", "b/actor/hidden_1"]
+    observations = {group.name: torch.rand(40, group.n_agents, 3) for group in run.spec.groups}
+
+    def drawn(*edits: Edit) -> dict[tuple[str, int], list[int]]:
+        """By site and agent, the rows of the recording."""
+        with edited(policies, edits), capture(policies, sites) as activations:
+            for name, policy in policies.items():
+                policy.act(observations[name])
+        rows = {}
+        for site in sites:
+            values = recording[site].to_numpy()
+            for agent in range(values.shape[1]):
+                equal = (values[None, :, agent] == activations[site].numpy()[:, None, agent]).all(-1)
+                rows[site, agent] = [int(matches.argmax()) if matches.any() else -1 for matches in equal]
+        return rows
+
+    rows = drawn(Ablate("*/actor/*", "resample", source=recording))  # type: ignore[arg-type]
+    assert all(-1 not in of_agent for of_agent in rows.values())
+    a = [rows["a/actor/hidden_1", agent] for agent in range(3)]
+    assert [rows["a/actor/head", agent] for agent in range(3)] == a
+    assert len({tuple(of_agent) for of_agent in (*a, rows["b/actor/hidden_1", 0])}) == 4
+    alone = drawn(Ablate("a/actor/head", "resample", source=recording, agents=(1,)))  # type: ignore[arg-type]
+    assert alone["a/actor/head", 1] == a[1]
+    other = drawn(Ablate("a/actor/head", "resample", source=recording, seed=1))  # type: ignore[arg-type]
+    assert other["a/actor/head", 1] != a[1]
+    recording.close()
+
+
 def test_statistics_of_several_networks_are_an_error(tmp_path: Path) -> None:
     """A mean over both halves of the file would be that of neither network; a copy of one half has its own."""
     run, recording = make(tmp_path, "mlp", True)
