@@ -19,6 +19,7 @@ from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
 from tests.batch.wandb_server import serving
+from tests.training.reporting.test_loggers import FailsAfter
 from tests.training.toys import count_experiment
 
 pytest.importorskip("wandb")
@@ -26,13 +27,14 @@ pytest.importorskip("wandb")
 
 @pytest.fixture
 def attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A training in two attempts, both offline, in a batch's folder."""
+    """A training in two attempts, both offline, in a batch's folder. The first fails, and is trained again."""
     monkeypatch.setenv("WANDB_MODE", "offline")
     folder = tmp_path / "sweep" / "jobs" / "algorithm=x,seed=0"
-    run = train(count_experiment("loggers=[wandb]", "frames=64"), folder, progress=False)
+    with pytest.raises(RuntimeError, match="after 64 frames"):
+        train(count_experiment("loggers=[wandb]", "frames=128"), folder, progress=False, callbacks=[FailsAfter(64)])
     time.sleep(1)  # wandb names the folder of an attempt by the second
     monkeypatch.setenv("WANDB_MODE", "offline")  # as in the resumed job, a process of its own
-    return resume(run, frames=128, progress=False)
+    return resume(folder, progress=False)
 
 
 def _log_in(monkeypatch: pytest.MonkeyPatch, home: Path, url: str, key: str | None) -> None:

@@ -20,24 +20,36 @@ from marlnb.training.runs.run import Run
 
 LOGGERS = ("tensorboard", "wandb")  # each writes into the run's folder of its name
 WANDB_ID = "run_id"
+WANDB_FRAMES = "logged_frames"
 _WANDB_FOLDER = re.compile(r"(?:offline-)?run-\d{8}_\d{6}-(.+)")
 
 
 class TorchRLLogger:
     """Writes every number of a report as a scalar, with frames as the step.
 
+    What was logged after the frames at which the training continues is trained again. TensorBoard hides the earlier
+    numbers. Weights & Biases cannot take back any, and an offline run neither, so it keeps them and gets no others.
+
     Args:
-        frames: at which the training continues; what was logged after them is trained again.
+        frames: at which the training continues.
     """
 
     def __init__(self, name: str, run: Run, frames: int) -> None:
         self._logger = _LOGGERS[name](run)
+        self._frames_file = run.path / "wandb" / WANDB_FRAMES if name == "wandb" else None
+        self._logged_frames = 0
         if name == "tensorboard":
             _hide_after(self._logger, frames)
+        elif self._frames_file is not None and self._frames_file.exists():
+            self._logged_frames = int(read_text(self._frames_file, follow=False) or 0)  # a lost node can leave it empty
 
     def log(self, report: Report) -> None:
+        if report.frames <= self._logged_frames:
+            return
         for name, value in scalars(report).items():
             self._logger.log_scalar(name, value, step=report.frames)
+        if self._frames_file is not None:
+            write_atomically(self._frames_file, f"{report.frames}\n", sync=False)
 
     def close(self) -> None:
         finish = getattr(self._logger.experiment, "finish", None) or self._logger.experiment.close
