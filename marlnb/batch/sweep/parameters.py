@@ -33,8 +33,8 @@ class Parameter:
         code: the code of the default; empty for an annotation without a default, which needs a value.
         help: the comment on its line, else the comment lines directly above it.
         kind: the type of its values, from the annotation, else from a literal default; Any if unknown.
-        default: the value of a literal default, else None.
-        is_literal: whether the default is a literal.
+        default: the value of a literal default that JSON can express, else None.
+        is_literal: whether the default is such a literal; a set is none.
     """
 
     name: str
@@ -229,6 +229,10 @@ def _parameter(name: str, value: ast.expr | None, annotation: ast.expr | None, t
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         default, is_literal = None, False
     kind = type_of_annotation(annotation) if annotation is not None else type_of_default(default) if is_literal else Any
+    try:
+        to_json_value(default, name)
+    except ConfigError:
+        default, is_literal = None, False
     return Parameter(name, code, text, kind, default, is_literal)
 
 

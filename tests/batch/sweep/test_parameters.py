@@ -71,6 +71,20 @@ def test_name_default_type_and_help(tmp_path: Path) -> None:
     assert [name for name, each in parameters.items() if each.is_required] == ["needed"]
 
 
+def test_a_default_that_json_cannot_express_is_its_code(tmp_path: Path) -> None:
+    cell = "s = {1, 2}\nt = (1, {2})\nd = {(1, 2): 3}\nn = 1e999\nb = b'x'\nlist_ = (1, 'a')"
+    parameters = read_parameters(notebook(tmp_path / "a.ipynb", cell))
+    described = [(each.code, each.takes, each.default, each.is_literal) for each in parameters.values()]
+    assert described == [
+        ("{1, 2}", "anything", None, False),
+        ("(1, {2})", "a list", None, False),
+        ("{(1, 2): 3}", "a mapping", None, False),
+        ("1e999", "a number", None, False),
+        ("b'x'", "anything", None, False),
+        ("(1, 'a')", "a list", (1, "a"), True),
+    ]
+
+
 def test_reading_executes_nothing(tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     cell = f"x = open({str(trap)!r}, 'w')\ny: __import__('os').system('touch {trap}') = 1\nz = 1"
