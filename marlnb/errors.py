@@ -157,17 +157,19 @@ def nearest(requested: str, valid: Iterable[str], *, n: int = 3) -> list[str]:
     return list(dict.fromkeys([*by_tail, *close]))[:n]
 
 
-def unknown(kind: str, requested: str, valid: Iterable[str]) -> str:
+def unknown(kind: str, requested: object, valid: Iterable[str]) -> str:
     """A message about a name that is not valid: the request, the most similar names, and the valid ones.
 
     If there are many, names of the same family come first, as all of `pettingzoo/...`.
 
     Args:
         kind: of thing, and whose it is after "of", "in" or "at": "option of algorithm 'ippo'".
+        requested: the name, or what was given in its place, such as an index.
     """
-    family = requested.rpartition("/")[0]
-    names = sorted(set(valid), key=lambda name: (name.rpartition("/")[0] != family, name))
-    close = nearest(requested, names)
+    text = requested if isinstance(requested, str) else ""
+    family = text.rpartition("/")[0]
+    names = sorted(set(valid), key=lambda each: (each.rpartition("/")[0] != family, each))
+    close = nearest(text, names)
     hint = f"; did you mean {' or '.join(repr(name) for name in close)}?" if close else "."
     listed = ", ".join(names[:40]) + (f", and {len(names) - 40} more" if len(names) > 40 else "")
     thing, *owner = re.split(r"(?= of | in | at )", kind, maxsplit=1)

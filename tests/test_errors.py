@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from marlnb.errors import CheckpointError, DiskError, MarlnbError, TrustError, UnknownNameError, printable
+from marlnb.errors import CheckpointError, DiskError, MarlnbError, TrustError, UnknownNameError, printable, unknown
 
 
 @pytest.mark.parametrize("kind", [MarlnbError, CheckpointError, DiskError, UnknownNameError])
@@ -39,3 +39,8 @@ def test_a_long_list_of_code_is_shown_whole() -> None:
 def test_a_message_cannot_control_a_terminal(text: str, expected: str) -> None:
     assert printable(text) == expected
     assert str(MarlnbError(text)) == expected and MarlnbError(7, text).args == (7, expected)
+
+
+def test_a_name_that_is_none_is_an_error_with_the_valid_ones() -> None:
+    """As `recording[0]`, or `for site in recording`, asks for."""
+    assert unknown("recorded site", 0, ["b", "a"]) == "no recorded site 0. Valid: a, b"
