@@ -127,7 +127,7 @@ def build_task(
         AnalysisError: sources that do not apply, conductance without a site, a site computed after the explained unit.
     """
     if policy.cross_agent:
-        check_all_recorded(source, policy)
+        source.check_all_recorded()
     explained_by = partial(AttributionTarget, policy, source.env, output, members)
     if config.site is None:
         if config.settings.by_layer:
@@ -139,13 +139,6 @@ def build_task(
     if config.settings.by_layer:
         return AttributionTask(explained_by("state" if output.of_critic and policy.values_by_state else "all"), site)
     return AttributionTask(explained_by(site_sources(policy, output, site), site), None)
-
-
-def check_all_recorded(source: RowSource, policy: Policy) -> None:
-    """Raises AnalysisError if an agent on which the group's outputs depend was not recorded."""
-    missing = [agent for agent in policy.group.agents if agent not in source.recorded_agents()]
-    if missing:
-        raise AnalysisError(f"outputs of {policy.group.name!r} depend on all its agents; not recorded: {missing}")
 
 
 def feature_axis(task: AttributionTask, features: Features, source: RowSource, recorded: Rows) -> FeatureAxis:

@@ -16,7 +16,7 @@ from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.convergence import TOLERANCE, not_converged, relative_to, unexplained_share
 from marlnb.analysis.attribution.gradients import by_sum
 from marlnb.analysis.attribution.outputs import Output, pick
-from marlnb.analysis.attribution.task import check_all_recorded, policy_of
+from marlnb.analysis.attribution.task import policy_of
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.results import Result, mean_of_finite
 from marlnb.errors import AnalysisError
@@ -160,7 +160,7 @@ def decompose_value(
         raise AnalysisError(
             f"the policy of {group!r} ({type(policy).__name__}) has no mixer; policies of vdn and qmix have one"
         )
-    check_all_recorded(source, policy)
+    source.check_all_recorded()
     rows = source.rows(episodes, checkpoint)
     batches = _by_batch(source, rows, policy, of, batch_size)
     q, acting = (torch.cat(tensors) for tensors in list(zip(*batches))[:2])

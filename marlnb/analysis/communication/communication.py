@@ -280,6 +280,8 @@ def _causal_influence(
     if action.kind != "discrete":
         return None, (f"no causal influence: it needs discrete actions; these are {action.kind}",)
     policy = (policies or source.policies(checkpoint))[source.group]
+    if policy.cross_agent and (missing := source.missing_agents()):
+        return None, (f"no causal influence: the listener's network reads agents that were not recorded: {missing}",)
     features = np.array([names.index(name) for name in message_features])
     rows = Rows(of_listener.index[received], of_listener.episode[received], of_listener.t[received])
     return causal_influence(ReceivedMessages(source, of_listener.agent_index, features, rows), policy)

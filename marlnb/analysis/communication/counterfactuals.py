@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.analysis.attribution.task import check_all_recorded
 from marlnb.analysis.communication.feature_sources import FeatureSources, messages_of
 from marlnb.analysis.data.rows import RowBatch, Rows, RowSource
 from marlnb.analysis.progress import AnalysisProgress
@@ -148,7 +147,7 @@ def message_effects(
     """
     spec, env = policy.group, source.env
     if policy.cross_agent:
-        check_all_recorded(source, policy)
+        source.check_all_recorded()
     message_features = {agent: messages_of(env, agent, feature_sources) for agent in spec.agents}
     sizes = np.zeros((len(rows), spec.n_agents, len(env.agents)))
     for k, agent in enumerate(spec.agents):

@@ -115,6 +115,8 @@ def concept_activation(
     rows = source.rows(episodes, source.resolve_checkpoint(checkpoint))
     output = resolve_output(spec.action, to, target)
     policy = choose_policy(source, policies, checkpoint, output)
+    if policy.cross_agent:
+        source.check_all_recorded()
     concept_site = find_site(policy.sites(), site)
     labels = resolve_label(source, rows, concept)
     truth = _is_true(labels, value)

@@ -88,7 +88,8 @@ def compatible_policy(
     """The policy of another run (or of external agents) for the recorded group, if it can observe these rows.
 
     Raises:
-        AnalysisError: other groups, features or agents than the recording's, or a recurrent policy and missing steps.
+        AnalysisError: other groups, features or agents than the recording's, a recurrent policy and missing steps, or a
+            policy that reads agents that were not recorded.
         SiteError: the policy has no such site, or one of single agents, or of a recurrent critic.
     """
     name, recorded = policy_source.path.name, source.env.group(source.group)
@@ -112,6 +113,8 @@ def compatible_policy(
         raise SiteError(f"site {site!r} of {name} is in a recurrent critic; only recurrent actors can be recomputed")
     if not in_critic(site) and policy.recurrent_shape is not None and not source.keeps_every_step(rows):
         raise AnalysisError(f"{name} has a recurrent policy, which needs every step of each episode; some are missing")
+    if not in_critic(site) and policy.cross_agent:
+        source.check_all_recorded()
     return policy
 
 
@@ -136,6 +139,9 @@ def untrained_policy(source: RowSource, site: str, rows: Rows, seed: int) -> tup
         return None, ["no untrained network to compare with: a recurrent critic cannot be recomputed"]
     if not in_critic(site) and policy.recurrent_shape is not None and not source.keeps_every_step(rows):
         return None, ["no untrained network to compare with: a recurrent one needs every step of each episode"]
+    missing = source.missing_agents(every_group=in_critic(site)) if in_critic(site) or policy.cross_agent else []
+    if missing:
+        return None, [f"no untrained network to compare with: it reads agents that were not recorded: {missing}"]
     return policy, []
 
 

@@ -196,6 +196,19 @@ class RowSource:
     def recorded_agents(self, group: str | None = None) -> list[str]:
         return self.recording.group_agents(group or self.group)
 
+    def missing_agents(self, *, every_group: bool = False) -> list[str]:
+        """Agents of this group, or of all groups, that were not recorded."""
+        needed = self.env.agents if every_group else self.agents
+        return [agent for agent in needed if agent not in self.recording.agents]
+
+    def check_all_recorded(self) -> None:
+        """Raises AnalysisError if an agent on which the group's outputs depend was not recorded."""
+        if missing := self.missing_agents():
+            raise AnalysisError(
+                f"outputs of {self.group!r} depend on all its agents; not recorded: {missing}; make a recording of all "
+                "of them"
+            )
+
     def observations(self, group: str, rows: Rows) -> np.ndarray:
         """`[row, agent, *shape]` in the recording's dtype, zero for agents that were not recorded."""
         return self._read_field("observation", group, rows.index)
@@ -257,8 +270,7 @@ class RowSource:
             AnalysisError: an agent whose observation is needed was not recorded.
         """
         all_groups = needs_state if every_group is None else every_group
-        missing = [agent for agent in self.env.agents if agent not in self.recording.agents]
-        if all_groups and missing:
+        if all_groups and (missing := self.missing_agents(every_group=True)):
             raise AnalysisError(f"a critic reads every agent's observation; not recorded: {missing}")
         groups = self.env.group_names if all_groups else (self.group,)
         parts: tuple[Literal["actor", "critic"], ...] = ("actor", "critic") if needs_state else ("actor",)
