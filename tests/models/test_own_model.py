@@ -130,6 +130,8 @@ class Flawed(Network):
         y = self.last.detach() if self.flaw == "detached" else self.last
         if self.flaw == "mean":
             y = y.mean(-2, keepdim=True)
+        if self.flaw == "three axes":
+            y = y.view(len(x), *y.shape[-2:])
         state = y if self.flaw == "state" else None
         return y if self.flaw == "no tuple" else (y, state)
 
@@ -154,6 +156,7 @@ FLAWS = {
     "detached": r"its output has no gradient",
     "dead": r"does not depend on the parameters unused.weight, unused.bias",
     "frozen": r"it has no parameter that can be trained",
+    "three axes": r"Flawed.sequence failed on inputs \[env, time, agent, feature\]: RuntimeError: shape",
 }
 
 
@@ -161,6 +164,83 @@ FLAWS = {
 def test_a_mistake_in_it_is_an_error_when_it_is_built(flaw: str) -> None:
     with pytest.raises(ConfigError, match=FLAWS[flaw]):
         build_network(FlawedConfig(flaw=flaw), 3, InputSpec(((18,),)), 5)
+
+
+@dataclass(frozen=True)
+class MemoryConfig(NetworkConfig):
+    """A decaying memory, whose `sequence` may have one mistake."""
+
+    mistake: str = option("", help="the mistake")
+
+    @property
+    def recurrent(self) -> bool:
+        return True
+
+
+MemoryConfig.name = "memory"
+
+
+class Memory(Network):
+    """Without a `sequence` of its own."""
+
+    def __init__(self, n_agents: int, inputs: InputSpec, out_features: int, config: MemoryConfig) -> None:
+        super().__init__()
+        self.mistake, self.recurrent_shape = config.mistake, (1, 6)
+        self.n_agents, self.in_features, self.out_features = n_agents, inputs.features, out_features
+        self.stem = AgentLinear(n_agents, inputs.features, 6, shared=True)
+        self.head = AgentLinear(n_agents, 6, out_features, shared=True)
+
+    def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        entering = 0 if recurrent is None else recurrent.squeeze(-2)
+        state = torch.tanh(0.8 * entering + self.stem(x))
+        return self.head(state), state.unsqueeze(-2)
+
+    def site_modules(self) -> list[SiteModule]:
+        return [("stem", self.stem, 6, "hidden"), ("head", self.head, self.out_features, "head")]
+
+
+class OwnSequence(Memory):
+    def sequence(
+        self, x: Tensor, recurrent: Tensor | None, is_init: Tensor, acting: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        recurrent = None if self.mistake == "start" else recurrent
+        is_init = torch.zeros_like(is_init) if self.mistake == "begin" else is_init
+        acting = None if self.mistake == "wait" else acting
+        outputs, states = self.step_by_step(x, recurrent, is_init, acting)
+        assert states is not None
+        if self.mistake == "order":
+            outputs = self.step_by_step(x.flip(1), recurrent, is_init, acting)[0].flip(1)
+        return outputs, states[:, -1] if self.mistake == "last state" else states
+
+
+NETWORKS.register(MemoryConfig)(lambda *args: (OwnSequence if args[-1].mistake else Memory)(*args))
+
+MISTAKES = {
+    "last state": r"the state after each step, .* = \[7, 3, 2, 1, 6\], .*; got a tensor of shape \[7, 2, 1, 6\]",
+    "order": r"its outputs differ by .* from the zero state\.",
+    "start": r"its outputs differ by .* from another state \(`recurrent`\)\.",
+    "begin": r"its outputs differ by .* where episodes begin \(`is_init`\): the state is zero before these steps\.",
+    "wait": r"its outputs differ by .* where agents wait \(`acting` is False\): their state stays unchanged\.",
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_sequence_that_differs_from_its_steps_is_an_error(mistake: str) -> None:
+    with pytest.raises(ConfigError, match=f"model 'memory': OwnSequence.sequence must return .*{MISTAKES[mistake]}"):
+        build_network(MemoryConfig(mistake=mistake), 2, InputSpec(((4,),)), 3)
+
+
+def test_a_recurrent_network_needs_no_sequence_of_its_own() -> None:
+    """Its memory is kept from step to step, begins at zero in each episode and waits where its agent does."""
+    network = build_network(MemoryConfig(), 2, InputSpec(((4,),)), 3)
+    x, is_init = torch.rand(1, 3, 2, 4), torch.tensor([[False, True, False]])
+    acting = torch.tensor([[[True, True], [True, True], [True, False]]])
+    outputs, states = network.sequence(x, torch.rand(1, 2, 1, 6), is_init, acting)
+    second, state = network(x[:, 1])
+    third, after = network(x[:, 2], state)
+    assert states is not None and after is not None and state is not None
+    assert torch.equal(outputs[:, 1], second) and torch.equal(outputs[:, 2], third)
+    assert torch.equal(states[:, 2, 0], after[:, 0]) and torch.equal(states[:, 2, 1], state[:, 1])
 
 
 @pytest.mark.parametrize("algorithm", ["ippo", "iql"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor, nn
 
 from marlnb.models.hooks.sites import Site, SiteModule
@@ -47,7 +48,7 @@ class Network(nn.Module, ABC):
     def sequence(
         self, x: Tensor, recurrent: Tensor | None, is_init: Tensor, acting: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Several time steps.
+        """Several time steps; a recurrent network may be faster than `step_by_step`.
 
         Args:
             x: `[env, time, n_agents, in]`.
@@ -58,7 +59,24 @@ class Network(nn.Module, ABC):
             outputs `[env, time, n_agents, out]`, and the state after each step
             `[env, time, n_agents, layer, unit]` (None for a feed-forward network).
         """
-        return self.forward(x)
+        return self.forward(x) if self.recurrent_shape is None else self.step_by_step(x, recurrent, is_init, acting)
+
+    def step_by_step(
+        self, x: Tensor, recurrent: Tensor | None, is_init: Tensor, acting: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """What `sequence` returns, by one call of `forward` for each step."""
+        outputs, states, state = [], [], recurrent
+        for t in range(x.shape[1]):
+            entering = None if state is None else state.masked_fill(is_init[:, t, None, None, None], 0.0)
+            output, state = self(x[:, t], entering)
+            outputs.append(output)
+            if state is None:
+                continue
+            if acting is not None:
+                unchanged = torch.zeros_like(state) if entering is None else entering
+                state = torch.where(acting[:, t, :, None, None], state, unchanged)
+            states.append(state)
+        return torch.stack(outputs, dim=1), torch.stack(states, dim=1) if states else None
 
     @abstractmethod
     def site_modules(self) -> list[SiteModule]:

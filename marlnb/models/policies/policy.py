@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from marlnb.errors import SiteError
 from marlnb.models.hooks.sites import OBSERVATION, Site
+from marlnb.models.networks.modes import in_mode
 from marlnb.specs import GroupSpec
 
 if TYPE_CHECKING:
@@ -195,27 +196,15 @@ def device_of(*policies: Policy, default: torch.device | None = None) -> torch.d
 @contextmanager
 def eval_mode(policies: Iterable[Policy]) -> Iterator[None]:
     """Puts policies into eval mode while the block runs, and restores the mode of each of their modules afterwards."""
-    with _in_mode(list(policies), training=False):
+    with in_mode(list(policies), training=False):
         yield
 
 
 @contextmanager
 def training_mode(policy: Policy) -> Iterator[None]:
     """Puts a policy into training mode, as for gradient steps, and restores its modules' modes afterwards."""
-    with _in_mode([policy], training=True):
+    with in_mode([policy], training=True):
         yield
-
-
-@contextmanager
-def _in_mode(policies: Sequence[Policy], *, training: bool) -> Iterator[None]:
-    modes = [(module, module.training) for policy in policies for module in policy.modules()]
-    for policy in policies:
-        policy.train(training)
-    try:
-        yield
-    finally:
-        for module, is_training in modes:
-            module.training = is_training
 
 
 def policies_within(policy: Policy) -> dict[str, Policy]:

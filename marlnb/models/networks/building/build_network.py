@@ -10,7 +10,18 @@ from torch import Tensor
 
 from marlnb.config import ModelConfig
 from marlnb.errors import ConfigError
-from marlnb.models.networks.building.dry_run import ModuleCall, random_inputs, recorded_calls, wrong_shape
+from marlnb.models.networks.building.dry_run import (
+    SAME,
+    ModuleCall,
+    largest_difference,
+    random_inputs,
+    recorded_calls,
+    shown,
+    wrong_shape,
+)
+from marlnb.models.networks.building.sequence_check import sequence_problem
+from marlnb.models.networks.low_precision import full_precision
+from marlnb.models.networks.modes import in_mode
 from marlnb.models.networks.network import Network
 from marlnb.plugins import user_code
 from marlnb.specs import InputSpec
@@ -55,18 +66,17 @@ def network_problems(
         with torch.enable_grad(), torch.random.fork_rng(devices=[]), recorded_calls(tried) as calls:
             returned = tried(*inputs)
     except Exception as error:
-        cause = user_code.describe_error(error, or_library=True) or f"{type(error).__name__}: {error}"
-        yield f"{name}.forward failed on inputs [batch, agent, feature] of shape {list(before.shape)}: {cause}"
+        yield f"{name}.forward failed on inputs [batch, agent, feature] of shape {list(before.shape)}: {_cause(error)}"
         return
     if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[0], Tensor)):
-        yield f"{name}.forward must return (output, state), with the state None if it has none; got {_shown(returned)}"
+        yield f"{name}.forward must return (output, state), with the state None if it has none; got {shown(returned)}"
         return
     output, state = returned
     if problem := wrong_shape(output, inputs[0], out_features):
         yield f"{name}.forward {problem}"
     expected_state = None if network.recurrent_shape is None else [*before.shape[:2], *network.recurrent_shape]
     if (list(state.shape) if isinstance(state, Tensor) else state) != expected_state:
-        yield f"{name}.forward must return the state {expected_state} as its second value; got {_shown(state)}"
+        yield f"{name}.forward must return the state {expected_state} as its second value; got {shown(state)}"
     if not torch.equal(inputs[0], before):
         yield (
             f"{name}.forward changes its input in place, which recordings and other networks read as well; "
@@ -74,6 +84,8 @@ def network_problems(
         )
     yield from _site_problems(tried, calls, inputs[0])
     yield from _gradient_problems(tried, [tensor for tensor in (output, state) if tensor is not None])
+    if problem := _problem_in_eval_mode(tried, inputs):
+        yield problem
 
 
 def _copy_of(network: Network) -> Network:
@@ -81,6 +93,27 @@ def _copy_of(network: Network) -> Network:
         return deepcopy(network)
     except RuntimeError:  # torch copies no tensors that are the result of a computation, such as those of weight_norm
         return network
+
+
+@torch.no_grad()
+def _problem_in_eval_mode(network: Network, inputs: tuple[Tensor, ...]) -> str:
+    """What is wrong with several steps; empty if nothing is."""
+    name = type(network).__name__
+    with in_mode([network], training=False), full_precision(network), torch.random.fork_rng(devices=[]):
+        try:
+            first, second = network(*inputs)[0], network(*inputs)[0]
+        except Exception as error:
+            return f"{name}.forward failed in eval mode: {_cause(error)}"
+        is_reproducible = largest_difference(second, first) <= SAME  # not if it draws random numbers in eval mode
+        try:
+            problem = sequence_problem(network, inputs[0], compare_values=is_reproducible)
+        except Exception as error:
+            return f"{name}.sequence failed on inputs [env, time, agent, feature]: {_cause(error)}"
+    return f"{name}.sequence {problem}" if problem else ""
+
+
+def _cause(error: Exception) -> str:
+    return user_code.describe_error(error, or_library=True) or f"{type(error).__name__}: {error}"
 
 
 def _site_problems(network: Network, calls: list[ModuleCall], inputs: Tensor) -> Iterator[str]:
@@ -116,12 +149,3 @@ def _gradient_problems(network: Network, outputs: list[Tensor]) -> Iterator[str]
             f"its output does not depend on the parameters {', '.join(unused)}; use them in forward, remove them, or "
             "freeze them with requires_grad_(False)"
         )
-
-
-def _shown(value: object) -> str:
-    """A short description of what a network returned."""
-    if isinstance(value, tuple | list):
-        return f"({', '.join(_shown(item) for item in value)})"
-    if isinstance(value, Tensor):
-        return f"a tensor of shape {list(value.shape)}"
-    return "None" if value is None else f"a {type(value).__name__}"

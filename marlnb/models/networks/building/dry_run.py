@@ -12,6 +12,9 @@ from torch import Tensor, nn
 from marlnb.models.networks.network import Network
 
 DRY_RUN_ROWS = 7
+SAME = 1e-6
+MIN_SCALE = 1e-2
+"""Differences of smaller values are compared with this one, since they may be rounding of larger ones before them."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,23 @@ def recorded_calls(module: nn.Module) -> Iterator[list[ModuleCall]]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def largest_difference(values: Tensor, expected: Tensor) -> float:
+    """The largest absolute difference as a share of the largest expected value; NaN counts as no difference."""
+    if not values.numel():
+        return 0.0
+    difference = (values - expected).abs().nan_to_num(0.0).max().item()
+    return difference / max(MIN_SCALE, expected.abs().nan_to_num(0.0).max().item())
+
+
+def shown(value: object) -> str:
+    """A short description of what a network returned."""
+    if isinstance(value, tuple | list):
+        return f"({', '.join(shown(item) for item in value)})"
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def wrong_shape(output: Tensor, inputs: Tensor, width: int | None = None) -> str:
