@@ -130,6 +130,8 @@ class Flawed(Network):
         y = self.last.detach() if self.flaw == "detached" else self.last
         if self.flaw == "mean":
             y = y.mean(-2, keepdim=True)
+        if self.flaw == "reads others":
+            y = y + y.roll(1, -2)
         if self.flaw == "three axes":
             y = y.view(len(x), *y.shape[-2:])
         state = y if self.flaw == "state" else None
@@ -157,6 +159,7 @@ FLAWS = {
     "dead": r"does not depend on the parameters unused.weight, unused.bias",
     "frozen": r"it has no parameter that can be trained",
     "three axes": r"Flawed.sequence failed on inputs \[env, time, agent, feature\]: RuntimeError: shape",
+    "reads others": r"depends on another agent's input, but Flawed.cross_agent is False.*set self.cross_agent = True",
 }
 
 
@@ -164,6 +167,15 @@ FLAWS = {
 def test_a_mistake_in_it_is_an_error_when_it_is_built(flaw: str) -> None:
     with pytest.raises(ConfigError, match=FLAWS[flaw]):
         build_network(FlawedConfig(flaw=flaw), 3, InputSpec(((18,),)), 5)
+
+
+def test_a_network_that_reads_other_agents_may_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = FlawedConfig(flaw="reads others", agent_id=True, precision="bfloat16")
+    with pytest.raises(ConfigError, match=r"Flawed\.cross_agent is False"):
+        build_network(config, 3, InputSpec(((18,),)), 5)
+    assert not build_network(config, 1, InputSpec(((18,),)), 5).cross_agent
+    monkeypatch.setattr(Flawed, "cross_agent", True)
+    assert build_network(config, 3, InputSpec(((18,),)), 5).cross_agent
 
 
 @dataclass(frozen=True)

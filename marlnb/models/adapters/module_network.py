@@ -10,7 +10,14 @@ from torch import Tensor, nn
 from marlnb.errors import ConfigError, ShapeError, SiteError
 from marlnb.models.adapters.naming import chain_names
 from marlnb.models.hooks.sites import SiteModule
-from marlnb.models.networks.building.dry_run import ModuleCall, random_inputs, recorded_calls, wrong_shape
+from marlnb.models.networks.building.dry_run import (
+    ModuleCall,
+    random_inputs,
+    reads_other_agents,
+    recorded_calls,
+    wrong_shape,
+)
+from marlnb.models.networks.modes import in_mode
 from marlnb.models.networks.network import Network
 
 RECURRENT_HINT = (
@@ -35,7 +42,7 @@ class ModuleNetwork(Network):
         n_agents: number of agents that share it.
         shape: of one agent's observation.
         dtype: of the observations that the module is called on.
-        cross_agent: whether an agent's output can depend on another agent's input; None: tested with gradients.
+        cross_agent: whether an agent's output can depend on another agent's input; None: tested by changing inputs.
         recurrent_shape: (layer, unit) of the state; None: the module has no state.
     Raises:
         ShapeError: the output has another shape.
@@ -61,7 +68,7 @@ class ModuleNetwork(Network):
         _check_moments(self, output, inputs)
         self.out_features = output.shape[-1]
         self._sites = _named_sites(module, calls, output, n_agents, allow_empty=recurrent_shape is not None)
-        self.cross_agent = _is_cross_agent(output, inputs) if cross_agent is None else cross_agent
+        self.cross_agent = _is_cross_agent(self, inputs) if cross_agent is None else cross_agent
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """x `[..., agent, feature]`: observations flattened."""
@@ -109,14 +116,13 @@ def _with_state(result: object, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]
     raise ShapeError(f"a module with recurrent_shape= must return (output, state); got {type(result).__name__}")
 
 
+@torch.no_grad()
 def _dry_run(network: ModuleNetwork) -> tuple[list[ModuleCall], Tensor, tuple[Tensor, ...]]:
-    """A dry run on random observations, with gradients: the submodules called, the output, and the inputs."""
-    inputs, training = random_inputs(network, network.dtype), network.module.training
-    for tensor in inputs:
-        tensor.requires_grad_(tensor.is_floating_point())
+    """A dry run on random observations: the submodules called, the output, and the inputs."""
+    inputs = random_inputs(network, network.dtype)
     try:
-        with torch.enable_grad(), recorded_calls(network.module) as calls:
-            output = network.eval()(*inputs)[0]
+        with in_mode([network], training=False), recorded_calls(network.module) as calls:
+            output = network(*inputs)[0]
     except ShapeError:
         raise
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
@@ -124,8 +130,6 @@ def _dry_run(network: ModuleNetwork) -> tuple[list[ModuleCall], Tensor, tuple[Te
             f"{type(network.module).__name__} cannot be called on observations [batch, agent, *observation] of shape "
             f"{[*inputs[0].shape[:2], *network.shape]}: {error}"
         ) from error
-    finally:
-        network.train(training)
     if problem := wrong_shape(output, inputs[0]):
         raise ShapeError(f"{type(network.module).__name__} {problem}")
     return calls, output, inputs
@@ -134,14 +138,12 @@ def _dry_run(network: ModuleNetwork) -> tuple[list[ModuleCall], Tensor, tuple[Te
 @torch.no_grad()
 def _check_moments(network: ModuleNetwork, output: Tensor, inputs: tuple[Tensor, ...]) -> None:
     """Raises ConfigError if the last row alone has another output: the module has state, is random, or mixes rows."""
-    training = network.module.training
     try:
-        output_alone = network.eval()(*(tensor[-1:].detach() for tensor in inputs))[0]
+        with in_mode([network], training=False):
+            output_alone = network(*(tensor[-1:] for tensor in inputs))[0]
         same = torch.allclose(output_alone, output[-1:], rtol=1e-3, atol=1e-4)
     except RuntimeError:  # its internal state has another batch size
         same = False
-    finally:
-        network.train(training)
     if not same:
         raise ConfigError(
             f"{type(network.module).__name__} returns another output when one row of the batch is passed alone: it has "
@@ -194,18 +196,7 @@ def _named_sites(
     ]
 
 
-@torch.enable_grad()
-def _is_cross_agent(output: Tensor, inputs: tuple[Tensor, ...]) -> bool:
-    """Whether an agent's output has a gradient at another's input or state; True if gradients are not available."""
-    n_agents = inputs[0].shape[1]
-    differentiable = [tensor for tensor in inputs if tensor.requires_grad]
-    if not output.requires_grad or len(differentiable) < len(inputs):
-        return n_agents > 1
-    for agent in range(n_agents):
-        others = torch.arange(n_agents) != agent
-        for gradient in torch.autograd.grad(
-            output[:, agent].sum(), differentiable, retain_graph=True, allow_unused=True
-        ):
-            if gradient is not None and bool((gradient.abs().transpose(0, 1).flatten(1).sum(1) > 0)[others].any()):
-                return True
-    return False
+@torch.no_grad()
+def _is_cross_agent(network: ModuleNetwork, inputs: tuple[Tensor, ...]) -> bool:
+    with in_mode([network], training=False):
+        return reads_other_agents(network, inputs)

@@ -49,7 +49,8 @@ def agents_from_module(
         distribution: meaning of the outputs: categorical (logits; the default for choices), greedy (Q values),
             tanh_normal and normal ((mean, log_std)), tanh and direct (an action). Required for continuous actions.
         critics: by group, modules that map `[batch, agent, *observation]` to `[batch, agent, 1]`.
-        cross_agent: whether an agent's output can depend on another agent's observation; None: tested with gradients.
+        cross_agent: whether an agent's output can depend on another agent's observation; None: tested by changing
+            inputs.
         recurrent_shape: (layer, unit) of an agent's state, for all groups or by group, for recurrent modules. They are
             called on (observation, state `[batch, agent, layer, unit]`) and return (output, next state).
         path: folder of the agents' recordings.

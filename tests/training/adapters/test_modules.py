@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import marlnb as mnb
 from marlnb.errors import ConfigError, EnvBuildError, ShapeError, SiteError
+from marlnb.models.adapters.module_network import ModuleNetwork
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edits import Ablate
@@ -29,17 +30,19 @@ def chain(seed: int = 0, n_outputs: int = 5) -> nn.Sequential:
 
 
 class Talking(nn.Module):
-    """Agents that hear the mean of what all of them encode."""
+    """Agents that hear the mean of what all of them encode, or only its signs."""
 
-    def __init__(self) -> None:
+    def __init__(self, signs: bool = False) -> None:
         super().__init__()
         torch.manual_seed(0)
+        self.signs = signs
         self.encoder = nn.Linear(18, 8)
         self.head = nn.Linear(16, 5)
 
     def forward(self, x: Tensor) -> Tensor:
         code = self.encoder(x).tanh()
-        return self.head(torch.cat([code, code.mean(-2, keepdim=True).expand_as(code)], -1))
+        mean = code.mean(-2, keepdim=True).expand_as(code)
+        return self.head(torch.cat([code, mean.sign() if self.signs else mean], -1))
 
 
 def test_a_shared_chain_has_marlnbs_names(tmp_path: Path) -> None:
@@ -77,11 +80,22 @@ def test_one_module_an_agent(kind: type[Any], tmp_path: Path) -> None:
     assert torch.equal(changed[:, :2], logits[:, :2]) and not torch.equal(changed[:, 2], logits[:, 2])
 
 
-def test_agents_that_talk_are_known_by_their_gradients(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signs", [False, True])
+def test_agents_that_talk_are_known_by_changes_of_others(tmp_path: Path, signs: bool) -> None:
+    """Signs have no gradient."""
     with torch.no_grad():  # as people do who only look
-        policy = mnb.agents_from_module(Talking(), ENV, path=tmp_path).by_group["agent"]
+        policy = mnb.agents_from_module(Talking(signs), ENV, path=tmp_path).by_group["agent"]
     assert policy.cross_agent
     assert [site.name for site in policy.sites()] == ["agent/actor/encoder", "agent/actor/head"]
+
+
+def test_bytes_of_other_agents_are_changed_too() -> None:
+    class Bytes(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x / 255)  # type: ignore[no-any-return]
+
+    for module, is_cross_agent in ((nn.Linear(18, 5), False), (Talking(), True)):
+        assert ModuleNetwork(Bytes(module), 3, (18,), dtype=torch.uint8).cross_agent == is_cross_agent
 
 
 def test_continuous_actions_and_a_critic(tmp_path: Path) -> None:

@@ -10,17 +10,19 @@ from torch import Tensor
 
 from marlnb.config import ModelConfig
 from marlnb.errors import ConfigError
+from marlnb.models.networks.agent_id import AgentId
 from marlnb.models.networks.building.dry_run import (
     SAME,
     ModuleCall,
     largest_difference,
     random_inputs,
+    reads_other_agents,
     recorded_calls,
     shown,
     wrong_shape,
 )
 from marlnb.models.networks.building.sequence_check import sequence_problem
-from marlnb.models.networks.low_precision import full_precision
+from marlnb.models.networks.low_precision import LowPrecision, full_precision
 from marlnb.models.networks.modes import in_mode
 from marlnb.models.networks.network import Network
 from marlnb.plugins import user_code
@@ -47,7 +49,7 @@ def network_problems(
 
     The dry run is one of a copy, so that the network itself keeps its buffers and attributes.
     """
-    name = type(network).__name__
+    name = _name(network)
     if not isinstance(network, Network):
         yield f"its network must be a subclass of marlnb's Network; got {name}"
         return
@@ -97,8 +99,8 @@ def _copy_of(network: Network) -> Network:
 
 @torch.no_grad()
 def _problem_in_eval_mode(network: Network, inputs: tuple[Tensor, ...]) -> str:
-    """What is wrong with several steps; empty if nothing is."""
-    name = type(network).__name__
+    """What is wrong with several steps, or with the declared dependence on other agents; empty if nothing is."""
+    name = _name(network)
     with in_mode([network], training=False), full_precision(network), torch.random.fork_rng(devices=[]):
         try:
             first, second = network(*inputs)[0], network(*inputs)[0]
@@ -109,7 +111,22 @@ def _problem_in_eval_mode(network: Network, inputs: tuple[Tensor, ...]) -> str:
             problem = sequence_problem(network, inputs[0], compare_values=is_reproducible)
         except Exception as error:
             return f"{name}.sequence failed on inputs [env, time, agent, feature]: {_cause(error)}"
-    return f"{name}.sequence {problem}" if problem else ""
+        if problem:
+            return f"{name}.sequence {problem}"
+        if is_reproducible and not network.cross_agent and reads_other_agents(network, inputs):
+            return (
+                f"an agent's output depends on another agent's input, but {name}.cross_agent is False. If agents "
+                "should read one another, set self.cross_agent = True in its __init__, so that analyses know of it; if "
+                "not, let forward keep their values apart"
+            )
+    return ""
+
+
+def _name(network: Network) -> str:
+    """Of the user's own class, where marlnb's options have wrapped it."""
+    while isinstance(network, AgentId | LowPrecision):
+        network = network.inner
+    return type(network).__name__
 
 
 def _cause(error: Exception) -> str:

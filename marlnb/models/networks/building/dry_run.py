@@ -72,6 +72,30 @@ def recorded_calls(module: nn.Module) -> Iterator[list[ModuleCall]]:
             hook.remove()
 
 
+def reads_other_agents(network: Network, inputs: tuple[Tensor, ...]) -> bool:
+    """Whether an agent's output, or its next state, changes with another agent's input or state.
+
+    Half of the agents are given the inputs of another row, and the others' outputs are compared. Any two agents differ
+    in a bit of their indices, so that two such halves for each bit test every pair.
+
+    Args:
+        inputs: `[row, agent, in]`, and the state `[row, agent, layer, unit]` of a recurrent network.
+    """
+    n_agents = inputs[0].shape[1]
+    index, before = torch.arange(n_agents, device=inputs[0].device), network(*inputs)
+    for bit in range((n_agents - 1).bit_length()):
+        for half in (0, 1):
+            is_given = (index >> bit) % 2 == half
+            given = [tensor.clone() for tensor in inputs]
+            for tensor, rolled in zip(given, inputs):
+                tensor[:, is_given] = rolled.roll(1, 0)[:, is_given]
+            for values, earlier in zip(network(*given), before):
+                others = ~is_given
+                if earlier is not None and largest_difference(values[:, others], earlier[:, others]) > SAME:
+                    return True
+    return False
+
+
 def largest_difference(values: Tensor, expected: Tensor) -> float:
     """The largest absolute difference as a share of the largest expected value; NaN counts as no difference."""
     if not values.numel():
