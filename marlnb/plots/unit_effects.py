@@ -30,14 +30,15 @@ def causal_map(
     Distances between actions have no p-value: their markers are filled where the interval excludes zero.
 
     Args:
-        who: agent, group or label; None: the first that has this outcome.
+        who: agent, group or label; None: the first that the map's verdict names, for returns, or that has this outcome.
         site: which one, where the map has several.
     Raises:
         AnalysisError: the map has no such site or outcome.
     """
     units = result.of_site(site)
     if who is None:
-        who = next((effect.who for effect in units[0].effects if effect.outcome == outcome), "")
+        names = [effect.who for effect in units[0].effects if effect.outcome == outcome]
+        who = next(iter(result.names_of_returns if outcome == "return" else names), "")
     effects = [each.of(outcome, who) for each in units]
     x, y = np.array([each.unit for each in units]), np.array([effect.difference for effect in effects])
     interval = np.array([[effect.difference - effect.low, effect.high - effect.difference] for effect in effects]).T

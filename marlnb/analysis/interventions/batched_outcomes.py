@@ -87,7 +87,8 @@ class BatchedOutcomes:
         tests = [each for values in by_length for each in _tests(values, intervals, seed)]
         means = [each for values in by_length for each in _means(values)]
         # a group of one agent has the same test as that agent, which must not count twice in Holm's correction
-        single = {group.name: group.agents[0] for group in self.spec.groups if group.n_agents == 1}
+        alone = [group for group in self.spec.groups if group.n_agents == 1 and group.name not in group.agents]
+        single = {group.name: group.agents[0] for group in alone}
         is_distance = [key.outcome.endswith(("_direct", "_total")) for key in keys]
         has_p_value = [k for k in range(len(keys)) if not is_distance[k]]
         tested = [k for k in has_p_value if keys[k].who not in single]

@@ -137,7 +137,7 @@ def causal_map(
     arms = [Arm(None, of_unit) for of_unit in effects]
     return CausalMap(
         edit=json.loads(json.dumps(edit.pinned().to_json())),
-        agents=built.spec.agents,
+        groups={group.name: group.agents for group in built.spec.groups},
         units=tuple(UnitEffects(unit.site, unit.unit, of_unit) for unit, of_unit in zip(units, effects)),
         settings={
             "env": built.spec.name,

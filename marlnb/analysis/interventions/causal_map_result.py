@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from marlnb.analysis.interventions.result import Effect, direct_outcome
+from marlnb.analysis.interventions.result import Effect, direct_outcome, names_of_returns
 from marlnb.analysis.results import ALPHA, Result
 from marlnb.display.formatting import count, format_interval, format_number
 from marlnb.errors import AnalysisError, unknown
@@ -51,7 +52,7 @@ class CausalMap(Result):
 
     Attributes:
         edit: the edit of each unit, as plain data.
-        agents: all agents of the environment.
+        groups: by group of the environment, its agents.
         units: in the order of sites and units.
         settings: the options, enough to repeat the map.
         warnings: reasons not to trust the result.
@@ -60,7 +61,7 @@ class CausalMap(Result):
     MAX_HTML_ROWS: ClassVar[int | None] = 12
 
     edit: dict[str, Any]
-    agents: tuple[str, ...]
+    groups: dict[str, tuple[str, ...]]
     units: tuple[UnitEffects, ...]
     settings: dict[str, Any]
     warnings: tuple[str, ...] = ()
@@ -95,9 +96,14 @@ class CausalMap(Result):
         return tuple(dict.fromkeys(each.site for each in self.units))
 
     @property
-    def groups(self) -> tuple[str, ...]:
-        """Groups that have a return: all of the environment's."""
-        return tuple(e.who for e in self.units[0].effects if e.outcome == "return" and e.who not in self.agents)
+    def agents(self) -> tuple[str, ...]:
+        """All agents of the environment."""
+        return tuple(chain.from_iterable(self.groups.values()))
+
+    @property
+    def names_of_returns(self) -> list[str]:
+        """Whose returns show what the units do: each group's mean, or those of agents where the mean hides it."""
+        return names_of_returns(self.groups, [each.effects for each in self.units])
 
     def table(self) -> pd.DataFrame:
         """One row for each unit and outcome."""
@@ -106,7 +112,7 @@ class CausalMap(Result):
 
     @property
     def verdict(self) -> str:
-        clauses = [self._clause(names, groups[0]) for names, groups in self._alike.items()]
+        clauses = [self._clause(text, names[0]) for text, names in self._alike.items()]
         what = f"{len(self.units)} units of {', '.join(self.sites)}"
         episodes = self.settings.get("episodes", "?")
         return (
@@ -117,37 +123,42 @@ class CausalMap(Result):
 
     @property
     def _alike(self) -> dict[str, list[str]]:
-        """By names, as "speaker and listener", the groups whose returns change alike, as where they share a reward."""
+        """By text, as "speaker and listener", whose returns change alike, as those of groups that share a reward."""
         alike: dict[tuple[object, ...], list[str]] = {}
-        for group in self.groups:
-            effects = (each.of("return", group) for each in self.units)
-            alike.setdefault(tuple((e.difference, e.low, e.high, e.p_holm) for e in effects), []).append(group)
-        return {" and ".join(groups): groups for groups in alike.values()}
+        for name in self.names_of_returns:
+            effects = (each.of("return", name) for each in self.units)
+            alike.setdefault(tuple((e.difference, e.low, e.high, e.p_holm) for e in effects), []).append(name)
+        return {" and ".join(names): names for names in alike.values()}
 
-    def _clause(self, names: str, group: str) -> str:
-        """How many units change a group's return, and the largest change; names: of all groups with the same return."""
-        effects = [each.of("return", group) for each in self.units]
+    def _clause(self, text: str, name: str) -> str:
+        """How many units change a return, and the largest change; text: all names that have this return."""
+        effects = [each.of("return", name) for each in self.units]
         shown = [k for k, effect in enumerate(effects) if effect.p_holm is not None and effect.p_holm <= ALPHA]
         if not shown:
             widest = max((max(abs(e.low), abs(e.high)) for e in effects), default=np.nan)
-            return f"none is shown to change the return of {names} (no interval goes beyond {format_number(widest, 3)})"
+            return f"none is shown to change the return of {text} (no interval goes beyond {format_number(widest, 3)})"
         largest = max(shown, key=lambda k: abs(effects[k].difference))
         unit, effect = self.units[largest], effects[largest]
         number = f"unit {unit.unit}" + (f" of {unit.site}" if len(self.sites) > 1 else "")
         interval = format_interval(effect.difference, effect.low, effect.high, signed=True)
         numbers = f"{interval} (p = {effect.p_holm:.2g})"
-        return f"{len(shown)} change the return of {names}, {number} by {numbers}, the most"
+        return f"{len(shown)} change the return of {text}, {number} by {numbers}, the most"
 
     def _repr_table(self) -> pd.DataFrame:
         """One row a unit, the largest effects on returns first."""
         choices, alike = direct_outcome(self.units[0].effects), self._alike
         rows = []
-        for each in sorted(self.units, key=self._largest_change, reverse=True):
+        firsts = [names[0] for names in alike.values()]
+
+        def largest_change(each: UnitEffects) -> float:
+            return max(abs(each.of("return", name).difference) for name in firsts)
+
+        for each in sorted(self.units, key=largest_change, reverse=True):
             row: dict[str, Any] = {"site": each.site, "unit": each.unit}
-            for names, groups in alike.items():
-                effect = each.of("return", groups[0])
-                row[f"return of {names}"] = format_interval(effect.difference, effect.low, effect.high, signed=True)
-                row[f"p (Holm), {names}"] = effect.p_holm
+            for text, names in alike.items():
+                effect = each.of("return", names[0])
+                row[f"return of {text}"] = format_interval(effect.difference, effect.low, effect.high, signed=True)
+                row[f"p (Holm), {text}"] = effect.p_holm
             moved = [e.difference for e in each.effects if e.outcome == choices and e.edited and e.who in self.agents]
             row[f"{choices} (edited agents)"] = float(np.mean(moved)) if moved else np.nan
             rows.append(row)
@@ -155,9 +166,6 @@ class CausalMap(Result):
 
     def _html_table(self) -> pd.DataFrame:
         return self._repr_table()
-
-    def _largest_change(self, each: UnitEffects) -> float:
-        return max(abs(each.of("return", group).difference) for group in self.groups)
 
 
 def _ranges(units: Sequence[int]) -> str:

@@ -122,7 +122,7 @@ def intervene(
     result = Intervention(
         edits=stated_edits,
         partners=partner_names,
-        agents=built.spec.agents,
+        groups={group.name: group.agents for group in built.spec.groups},
         arms=arms,
         settings={
             "env": built.spec.name,

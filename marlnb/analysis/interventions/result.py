@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
+from math import isfinite
 from typing import Any
 
 import pandas as pd
@@ -14,6 +15,7 @@ from marlnb.analysis.results import ALPHA, Result
 from marlnb.display.array_summary import FieldsSummary
 from marlnb.display.formatting import count, format_interval
 from marlnb.errors import AnalysisError, unknown
+from marlnb.training.shared_return import is_zero_sum
 
 ActionShares = dict[str, tuple[tuple[str, ...], tuple[float, ...], tuple[float, ...]]]
 """By agent with discrete actions: the actions' names, and the share of its steps of each without and with edits."""
@@ -90,6 +92,38 @@ def direct_outcome(effects: Sequence[Effect]) -> str:
     return next((name for name in ("tv_direct", "kl_direct", "changed_direct") if name in outcomes), "")
 
 
+def names_of_returns(groups: Mapping[str, Sequence[str]], arms: Sequence[Sequence[Effect]]) -> list[str]:
+    """Whose returns show what the edits did: each group's mean, or those of agents where the mean hides it.
+
+    Where the agents of a group earn differently and only some are edited, it is these. Where they play against each
+    other, so that their mean is always 0, it is all of them.
+
+    Args:
+        groups: by group, its agents.
+        arms: the effects of each arm.
+    """
+    by_name: dict[str, list[Effect]] = {}
+    for effect in chain.from_iterable(arms):
+        if effect.outcome == "return":
+            by_name.setdefault(effect.who, []).append(effect)
+    names: list[str] = []
+    for group, agents in groups.items():
+        by_arm = list(zip(*(by_name[agent] for agent in agents)))
+        means = [number for e in by_name[group] for number in _numbers(e)]
+        returns = [number for effects in by_arm for e in effects for number in _numbers(e)]
+        opposed = is_zero_sum(means, max(map(abs, filter(isfinite, returns)), default=0.0))
+        different = opposed or any(len(set(map(_numbers, effects))) > 1 for effects in by_arm)
+        if different and any(0 < sum(e.edited for e in effects) < len(agents) for effects in by_arm):
+            names += [agent for agent in agents if any(e.edited for e in by_name[agent])]
+        else:
+            names += agents if opposed else [group]
+    return names
+
+
+def _numbers(effect: Effect) -> tuple[float, ...]:
+    return effect.before, effect.after, effect.low, effect.high
+
+
 @dataclass(frozen=True, repr=False)
 class Intervention(Result):
     """The effects of edits, or of other partners.
@@ -97,7 +131,7 @@ class Intervention(Result):
     Attributes:
         edits: as plain data.
         partners: by group, whose policy played it in the edited episodes.
-        agents: all agents of the environment.
+        groups: by group of the environment, its agents.
         arms: one for each strength, or a single one.
         settings: the options, enough to repeat the intervention.
         returns: by agent, each episode's return without edits, and with those of each arm.
@@ -107,12 +141,17 @@ class Intervention(Result):
 
     edits: tuple[dict[str, Any], ...]
     partners: dict[str, str]
-    agents: tuple[str, ...]
+    groups: dict[str, tuple[str, ...]]
     arms: tuple[Arm, ...]
     settings: dict[str, Any]
     returns: dict[str, tuple[tuple[float, ...], ...]] = field(default_factory=dict, repr=False)
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """All agents of the environment."""
+        return tuple(chain.from_iterable(self.groups.values()))
 
     @property
     def effects(self) -> tuple[Effect, ...]:
@@ -166,7 +205,7 @@ class Intervention(Result):
         changes = [f"{edit['edit']} at {edit['site']}" for edit in self.edits]
         changes += [f"{group} played by {partner}" for group, partner in self.partners.items()]
         strength = "" if arm.strength is None else f" (strength {arm.strength:g})"
-        returns = self._group_returns(arm)
+        returns = self._returns(arm)
         clauses = []
         for numbers, same in groupby(returns, key=lambda e: (e.difference, e.low, e.high)):
             members = list(same)
@@ -192,14 +231,15 @@ class Intervention(Result):
     def _strongest_arm(self) -> Arm:
         return max(self.arms, key=lambda arm: abs(arm.strength or 0.0))
 
-    def _group_returns(self, arm: Arm) -> list[Effect]:
-        """Of each group; groups compete, so there is no mean over them."""
-        return [e for e in arm.effects if e.outcome == "return" and e.who not in self.agents]
+    def _returns(self, arm: Arm) -> list[Effect]:
+        """Of each group, or of its agents; groups compete, so there is no mean over them."""
+        by_name = {effect.who: effect for effect in arm.effects if effect.outcome == "return"}
+        return [by_name[name] for name in names_of_returns(self.groups, [arm.effects])]
 
     def _repr_table(self) -> pd.DataFrame:
         arm = self._strongest_arm
         outcome = direct_outcome(arm.effects)
-        returns = [("", effect) for effect in self._group_returns(arm)]
+        returns = [("", effect) for effect in self._returns(arm)]
         edited = {effect.who for _, effect in returns if effect.edited} or {effect.who for _, effect in returns}
         by_class = [
             (name, effect)

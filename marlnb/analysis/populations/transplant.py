@@ -23,6 +23,7 @@ from marlnb.models.networks.network import Network
 from marlnb.models.policies.policy import Policy
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
+from marlnb.training.shared_return import is_zero_sum
 
 MIN_EPISODES = 10
 N_BOOTSTRAP = 2000
@@ -78,7 +79,8 @@ def transplant(
     grafted = [_grafted(donor, recipient, site, chosen, sources) for sources in (chosen, control)]
     with recipient.build_env(min(episodes, recipient.n_envs)) as env:
         publish_evaluation(env, recipient.path / EVALUATION)
-        changes, returns = _play(env, [original, *grafted], group, episodes, seed)
+        changes, by_agent = _play(env, [original, *grafted], group, episodes, seed)
+    returns = by_agent.mean(-1)
     kept, low, high = _kept(changes, seed)
     return Transplant(
         donor=donor.path.name,
@@ -93,6 +95,7 @@ def transplant(
         return_before=float(returns[0].mean()),
         return_change=paired_test(returns[1] - returns[0]),
         control_return_change=paired_test(returns[2] - returns[0]),
+        zero_sum=is_zero_sum(by_agent.sum(-1).flat, float(np.abs(by_agent).max())),
         n_episodes=episodes,
     )
 
@@ -142,15 +145,15 @@ def _play(
     Args:
         arms: the first one's states are those on which actions are compared.
     Returns:
-        How far each arm's actions are from the first one's on the same states, and the group's mean returns; both
-        `[arm, episode]`.
+        How far each arm's actions are from the first one's on the same states, `[arm, episode]`, and the returns of
+        the group's agents, `[arm, episode, agent]`.
     """
     parts: list[tuple[list[np.ndarray], list[np.ndarray]]] = []
     for first in range(0, episodes, env.n_envs):
         n = min(env.n_envs, episodes - first)
         played = [roll_out(env, policies, (), seed=seed, first=first, episodes=n) for policies in arms]
         changed = [_change(policies[group], played[0]) for policies in arms]
-        parts.append((changed, [each.table.returns[group].mean(1) for each in played]))
+        parts.append((changed, [each.table.returns[group] for each in played]))
     changes, returns = (np.concatenate([part[k] for part in parts], axis=1) for k in (0, 1))
     return changes, returns
 

@@ -32,6 +32,7 @@ class Transplant(Result):
         return_before: mean return of the group's agents without a transplant.
         return_change: by the donor's units, paired over episodes.
         control_return_change: by the control.
+        zero_sum: whether the group's agents play against each other, so that their mean return is always 0.
         n_episodes: that were played.
     """
 
@@ -47,6 +48,7 @@ class Transplant(Result):
     return_before: float
     return_change: PairedDifference
     control_return_change: PairedDifference
+    zero_sum: bool
     n_episodes: int
 
     @property
@@ -72,12 +74,15 @@ class Transplant(Result):
             None: "whether it uses them as the donor does is not shown",
         }[self.inherited]
         change, control = self.return_change, self.control_return_change
+        returns = (
+            "The agents play against each other, so their mean return stays 0"
+            if self.zero_sum
+            else f"The return changes by {format_interval(change.mean, change.low, change.high, signed=True)}, in "
+            f"another order by {format_interval(control.mean, control.low, control.high, signed=True)}"
+        )
         return (
             f"{what}: {conclusion}: kept {self.kept:.2f} [{self.low:.2f}, {self.high:.2f}] (1: the same actions, 0: as "
-            f"with the units in another order). The return changes by "
-            f"{format_interval(change.mean, change.low, change.high, signed=True)}, in another order by "
-            f"{format_interval(control.mean, control.low, control.high, signed=True)} "
-            f"(n = {self.n_episodes} episodes)."
+            f"with the units in another order). {returns} (n = {self.n_episodes} episodes)."
         )
 
     def table(self) -> pd.DataFrame:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -115,6 +118,13 @@ def test_a_grown_descendant_has_the_units_of_its_ancestor_at_the_same_places(
         mnb.transplant(population[f"0-{PLANTED}"], grown, site=SITE, units=[8])
     with pytest.raises(AnalysisError, match="between feed-forward actors only"):
         mnb.transplant(population["0-0"], population["0-1"], site="agent/critic/hidden_1")
+
+
+def test_players_of_a_zero_sum_game_have_no_mean_return_that_could_change(tmp_path: Path) -> None:
+    overrides = ("env=tree/biased_rps", "algorithm=ippo", "n_envs=4", "rollout_steps=16", "frames=64")
+    run = mnb.train(mnb.Experiment.compose(*overrides), tmp_path / "rps", progress=False)
+    result = mnb.transplant(run, run, site="player/actor/hidden_1", episodes=10)
+    assert result.zero_sum and "their mean return stays 0" in replace(result, control_change=1.0).verdict
 
 
 def test_a_difference_is_of_the_child_from_its_parent(result: Inheritance) -> None:

@@ -13,6 +13,7 @@ import marlnb as mnb
 from marlnb.analysis.populations.round_robin import pair_match, round_robin
 from marlnb.analysis.stats.wilson import wilson_interval
 from marlnb.errors import ConfigError, RecordingError
+from marlnb.models.hooks.directions import Direction, Raise
 from marlnb.models.policies.seated_policy import SeatedPolicy
 from marlnb.populations.run_league import RunLeague
 from marlnb.training.policies.policy_source import PolicySource
@@ -140,6 +141,34 @@ def test_a_matchs_recording_is_explained_edited_and_opened_like_any_other(league
     assert "4 episodes" in effect.verdict
     decoding = mnb.decode(opened, site="player/actor/player_1/hidden_1", label="t", n_shuffles=2, progress=False)
     assert "player_1/hidden_1" in decoding.verdict and "untrained network" in decoding.verdict
+
+
+def test_of_two_players_the_edited_ones_own_return_is_reported(league: RunLeague) -> None:
+    """Their mean is 0 in a game of zero sum, whatever an edit does."""
+    seating = mnb.match(league["league_exploiter_1"], league["main_0"], episodes=2, progress=False).seatings["player_0"]
+    site = "player/actor/player_1/head"
+    always_paper = Raise(site, 30.0, Direction(site, "player_1", (0.0, 1.0, 0.0), mean=0.0, scale=1.0), None)
+    result = mnb.intervene(seating, always_paper, episodes=8, explore=True, progress=False)
+    effect = result.of("return", "player_1")
+    assert effect.difference == -result.of("return", "player_0").difference != 0
+    shown = f"the return of player_1 is not shown to change: {effect.difference:+.3g} ["
+    assert shown in result.verdict and "return of player " not in result.verdict
+    (row,) = result._repr_table().query("outcome == 'return'").itertuples()
+    assert row.of == "player_1" and row.without == effect.before
+    units = mnb.causal_map(seating, mnb.Ablate(site, 9.0), episodes=8, explore=True, progress=False)
+    assert "the return of player_1 (" in units.verdict and "return of player_1" in units._repr_table()
+    assert mnb.plots.causal_map(units).get_title(loc="left").endswith("return of player_1")
+
+
+def test_of_players_that_are_all_edited_each_return_is_reported(league: RunLeague) -> None:
+    result = mnb.intervene(
+        league["main_0"],
+        mnb.Ablate("player/actor/head", 9.0, units=(2,)),
+        episodes=8,
+        explore=True,
+        progress=False,
+    )
+    assert "the return of player_0 " in result.verdict and "the return of player_1 " in result.verdict
 
 
 def test_networks_of_other_kinds_meet(league: RunLeague, recurrent: mnb.Run) -> None:
