@@ -43,9 +43,9 @@ def best_response(
 ) -> BestResponse:
     """Trains a new opponent against a fixed player alone, and measures what it wins in new games.
 
-    The opponent starts from fresh weights, and has the player's networks and algorithm. What it wins is a lower bound
-    of what the player can lose: longer training, or another algorithm, may find more. So compare players by responses
-    of equal `env_steps`, seeds and algorithms only.
+    The opponent starts from fresh weights, and has the player's networks and algorithm; of a run with a `schedule`,
+    with the options of its beginning. What it wins is a lower bound of what the player can lose: longer training, or
+    another algorithm, may find more. So compare players by responses of equal `env_steps`, seeds and algorithms only.
 
     Args:
         player: a run or its folder, or a player or snapshot of a league. Of a population, its fittest member.
@@ -105,6 +105,7 @@ def _experiment(fixed: Run | LeaguePlayer, algorithm: AlgorithmConfig | None, si
     base, rules, of_league = fixed.experiment, league_rules(fixed), isinstance(fixed, LeaguePlayer)
     if base.evolution is not None:
         base = checkpoint_experiment(base, fixed.spec, fixed.checkpoint().load())  # type: ignore[union-attr]
+    base = base.at_frames(0)
     league = BestResponseConfig(
         run=str((fixed.league.run if of_league else fixed).path.absolute()),  # type: ignore[union-attr]
         player=fixed.id if of_league else "",  # type: ignore[union-attr]

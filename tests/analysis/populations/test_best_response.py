@@ -81,6 +81,14 @@ def test_each_choice_of_options_has_a_folder_of_its_own(tmp_path: Path) -> None:
             mnb.best_response(run, env_steps=16, side=side)
 
 
+def test_a_response_to_a_run_with_a_schedule_begins_with_its_first_options(tmp_path: Path) -> None:
+    words = (*RPS[:2], "n_envs=2", "rollout_steps=8", "algorithm.epochs=1", "frames=32")
+    changes = ["0 algorithm.lr=3e-3", "16 algorithm.lr=1e-5"]
+    run = mnb.train(replace(mnb.Experiment.compose(*words), schedule=changes), tmp_path / "run", progress=False)
+    response = mnb.best_response(run, env_steps=16, episodes=2, progress=False).run.experiment
+    assert response.algorithm.lr == 3e-3 and not response.schedule
+
+
 def test_where_sides_differ_each_other_side_gets_a_response(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", *TAG, "frames=128")
     with pytest.raises(AnalysisError, match=r"run acts for all sides of mpe/simple_tag.*side='agent'"):
