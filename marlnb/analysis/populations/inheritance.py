@@ -97,7 +97,8 @@ def inheritance(
         seed: of folds, intervals and untrained networks.
         progress: show how many members are done, if it takes more than two seconds.
     Raises:
-        AnalysisError: no generation has ended, no member has the site, or a concept cannot be decoded.
+        AnalysisError: no generation has ended, no member has the site, or a concept cannot be decoded or has the name
+            of another one.
     """
     recording = opened_recording(recording)
     if n_untrained < 3:
@@ -118,6 +119,7 @@ def inheritance(
                 continue
             if prepared is None:
                 prepared = [_concept(units, concept, folds, seed, diagnostics) for concept in concepts]
+                _check_names(prepared)
                 diagnostics.messages.extend(duplicate_episode_warnings(recording, units.episode))
             parent = parents.take(member.row)
             similarity = None if parent is None else compare_units(units, parent, "cka", 1, n_bootstrap, seed)
@@ -229,6 +231,16 @@ def _concept(units: Units, label: Label, folds: int, seed: int, diagnostics: Dia
     observation = source.observations(source.group, rows)[known, units.agent_index].reshape(len(known), -1)
     scores = score_folds(observation, y, fold, classes.kind)
     return _Concept(labels.name, known, y, fold, classes.kind, scores)
+
+
+def _check_names(concepts: Sequence[_Concept]) -> None:
+    """Raises AnalysisError: two concepts have the same name, by which results are looked up."""
+    for name, n in Counter(concept.name for concept in concepts).items():
+        if n > 1:
+            raise AnalysisError(
+                f"{n} concepts are named {name!r}; each needs a name of its own: use named functions (def) instead of "
+                "lambdas and arrays, or labels of the recording"
+            )
 
 
 def _edges(compared: Sequence[_Compared]) -> dict[str, Any]:

@@ -120,6 +120,14 @@ def test_a_grown_descendant_has_the_units_of_its_ancestor_at_the_same_places(
         mnb.transplant(population["0-0"], population["0-1"], site="agent/critic/hidden_1")
 
 
+def test_concepts_of_one_name_are_an_error(planted: tuple[Run, str], result: Inheritance) -> None:
+    run = planted[0]
+    recording = mnb.Recording.open(next((run.path / "recordings").glob("*.h5")))
+    with pytest.raises(AnalysisError, match=r"2 concepts are named 'label'.*named functions"):
+        concepts = [same_sign, *2 * [same_sign(recording)]]
+        mnb.inheritance(run.population, recording, site=SITE, concepts=concepts, progress=False)
+
+
 def test_players_of_a_zero_sum_game_have_no_mean_return_that_could_change(tmp_path: Path) -> None:
     overrides = ("env=tree/biased_rps", "algorithm=ippo", "n_envs=4", "rollout_steps=16", "frames=64")
     run = mnb.train(mnb.Experiment.compose(*overrides), tmp_path / "rps", progress=False)
