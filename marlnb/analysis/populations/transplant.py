@@ -21,6 +21,7 @@ from marlnb.errors import AnalysisError, SiteError, unknown
 from marlnb.models.hooks.sites import Site, group_of, part_of
 from marlnb.models.networks.network import Network
 from marlnb.models.policies.policy import Policy
+from marlnb.training.policies.compatibility import check_group_fit
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.shared_return import is_zero_sum
@@ -58,6 +59,7 @@ def transplant(
         seed: of the episodes, and of the control's order.
     Raises:
         SiteError: a network has no such site.
+        ConfigError: the donor's group has other observations or actions than the recipient's.
         AnalysisError: the site is of a critic or a recurrent network, the donor has more units than the recipient, no
             such unit, or too few episodes.
     Source: activation patching (Vig et al. 2020, arXiv:2004.12265), between networks as in model stitching (Bansal et
@@ -101,7 +103,7 @@ def transplant(
 
 
 def _check(donor: PolicySource, recipient: PolicySource, group: str, site: str) -> int:
-    """The donor's number of units. Raises SiteError and AnalysisError as `transplant`."""
+    """The donor's number of units. Raises SiteError, ConfigError and AnalysisError as `transplant`."""
     sites = []
     for source in (donor, recipient):
         policies = source.policies()
@@ -114,6 +116,7 @@ def _check(donor: PolicySource, recipient: PolicySource, group: str, site: str) 
         if matched.agents is not None:
             raise AnalysisError(f"{site} of {source.path.name} belongs to single agents; choose one of the whole group")
         sites.append(matched)
+    check_group_fit(donor.spec.group(group), donor.spec.name, recipient.spec.group(group), recipient.spec.name)
     if sites[0].n_units > sites[1].n_units:
         raise AnalysisError(
             f"{site} has {sites[0].n_units} units in {donor.path.name} and {sites[1].n_units} in "

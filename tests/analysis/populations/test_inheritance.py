@@ -14,7 +14,7 @@ import marlnb as mnb
 from marlnb import plots
 from marlnb.analysis.populations.inheritance import _p_one_more
 from marlnb.analysis.populations.inheritance_result import Inheritance
-from marlnb.errors import AnalysisError
+from marlnb.errors import AnalysisError, ConfigError
 from marlnb.populations.training.evolution.loop import EvolutionLoop
 from marlnb.training.runs.run import Run
 
@@ -133,6 +133,14 @@ def test_players_of_a_zero_sum_game_have_no_mean_return_that_could_change(tmp_pa
     run = mnb.train(mnb.Experiment.compose(*overrides), tmp_path / "rps", progress=False)
     result = mnb.transplant(run, run, site="player/actor/hidden_1", episodes=10)
     assert result.zero_sum and "their mean return stays 0" in replace(result, control_change=1.0).verdict
+
+
+def test_a_donor_of_other_observations_is_an_error(planted: tuple[Run, str], tmp_path: Path) -> None:
+    small = ("algorithm=ippo", "model.hidden=[8]", "n_envs=4", "rollout_steps=16", "frames=64")
+    words = ("env=mpe/simple_spread", *small)
+    other = mnb.train(mnb.Experiment.compose(*words), tmp_path / "spread", progress=False)
+    with pytest.raises(ConfigError, match=r"'agent' of mpe/simple has agents 1; .* on mpe/simple_spread with 3"):
+        mnb.transplant(other, planted[0].population["0-0"], site=SITE)
 
 
 def test_a_difference_is_of_the_child_from_its_parent(result: Inheritance) -> None:
