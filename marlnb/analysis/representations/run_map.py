@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -13,13 +12,14 @@ from marlnb.analysis.representations.run_map_result import RunMap
 from marlnb.analysis.representations.similarity import similarity_matrix
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.opened import RecordingLike, opened_recording
+from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.runs.comparable import distinct_names
 from marlnb.training.runs.listing import summary
-from marlnb.training.runs.run import Run, opened_run
+from marlnb.training.runs.run import Run
 
 
 def run_map(
-    runs: Sequence[Run | str | os.PathLike[str]],
+    runs: Sequence[PolicySourceLike],
     recording: RecordingLike,
     *,
     site: str,
@@ -34,7 +34,8 @@ def run_map(
     rotation Q for which `|X Q - Y|` is least, the step with the largest `|x_t Q - y_t|`.
 
     Args:
-        runs: of one environment, or their folders, at their last checkpoints.
+        runs: of one environment, or their folders, at their last checkpoints; or members of a population, or players
+            of a league, which have no return.
         recording: whose observations all runs receive; it may be of one of them.
         site: whose units are compared, such as `listener/actor/hidden_2`; numbers of units may differ.
         agent: whose observations; None: that of a site that belongs to a single agent.
@@ -44,7 +45,7 @@ def run_map(
         RunError: a folder is not a run.
     """
     recording = opened_recording(recording)
-    opened = [opened_run(run) for run in runs]
+    opened = [as_policy_source(run) for run in runs]
     names = distinct_names(run.path for run in opened)
     if len(set(names)) < max(2, len(names)):
         raise AnalysisError(f"a map needs at least 2 different runs; got {', '.join(names) or 'none'}")
@@ -57,7 +58,8 @@ def run_map(
         row = int(np.argmax(_differences(units[i], units[j])))
         episode[i, j] = episode[j, i] = units[i].episode[row]
         step[i, j] = step[j, i] = units[i].t[row]
-    returns = np.array([np.nan if (score := summary(run.path).score) is None else score for run in opened])
+    scores = [summary(run.path).score if isinstance(run, Run) else None for run in opened]
+    returns = np.array([np.nan if score is None else score for score in scores])
     return RunMap(
         runs=tuple(names),
         site=site,

@@ -21,7 +21,8 @@ class RunMap(Result):
         runs: names of the runs.
         site: whose units were compared.
         agent: whose observations all runs received.
-        returns: `[run]`, the latest mean training return of one agent; NaN where it is not known.
+        returns: `[run]`, the latest mean training return of one agent; NaN where it is not known, as of
+            members of a population.
         similarity: `[run, run]`, linear CKA of the units at the same observations, from 0 to 1.
         low: `[run, run]`, lower end of its 95% interval over episodes.
         high: `[run, run]`, upper end.
@@ -56,17 +57,20 @@ class RunMap(Result):
 
     @property
     def verdict(self) -> str:
-        """The pair with equal returns and the least similar units, and where to look."""
-        pair = self.most_different
-        where = f"At {self.agent} {self.site}"
-        if pair is None:
-            return f"{where}, no two runs have equal returns, so a different representation may mean a different skill."
-        row = self.table().set_index(["a", "b"]).loc[pair]
+        """The pair with equal returns and the least similar units, and where to look; of all where none is known."""
+        where, table = f"At {self.agent} {self.site}", self.table()
+        equal = table[table["equal_returns"]]
+        row = (table if equal.empty else equal).iloc[0]
         returns = f"{format_number(row['return_a'])} and {format_number(row['return_b'])}"
+        alike = f"equal returns ({returns}) and"
+        if np.isfinite(self.returns).sum() < 2:
+            alike = "no known returns to compare, and"
+        elif equal.empty:
+            return f"{where}, no two runs have equal returns, so a different representation may mean a different skill."
         return (
-            f"{where}, {pair[0]} and {pair[1]} have equal returns ({returns}) and the least similar units: "
-            f"CKA {row['similarity']:.2f} (95% interval {row['low']:.2f} to {row['high']:.2f}, shuffled "
-            f"{row['shuffled']:.2f}). They differ most in episode {row['episode']}, step {row['step']}."
+            f"{where}, {row['a']} and {row['b']} have {alike} the least similar units: CKA {row['similarity']:.2f} "
+            f"(95% interval {row['low']:.2f} to {row['high']:.2f}, shuffled {row['shuffled']:.2f}). They differ most "
+            f"in episode {row['episode']}, step {row['step']}."
         )
 
     def table(self) -> pd.DataFrame:

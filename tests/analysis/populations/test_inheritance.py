@@ -135,6 +135,19 @@ def test_players_of_a_zero_sum_game_have_no_mean_return_that_could_change(tmp_pa
     assert result.zero_sum and "their mean return stays 0" in replace(result, control_change=1.0).verdict
 
 
+def test_members_are_points_of_a_run_map(planted: tuple[Run, str], result: Inheritance) -> None:
+    run = planted[0]
+    recording = next((run.path / "recordings").glob("*.h5"))
+    child = next(k for k, parent in enumerate(result.parents) if parent is not None)
+    names = [result.members[child], str(result.parents[child])]
+    mapped = mnb.run_map([run.population[name] for name in names], recording, site=SITE)
+    assert mapped.runs == tuple(names) and np.isnan(mapped.returns).all()
+    assert mapped.similarity[0, 1] == pytest.approx(result.similarity[child])
+    expected = f"{names[0]} and {names[1]} have no known returns to compare, and the least similar units: CKA"
+    assert expected in mapped.verdict
+    assert len(plots.run_map_figure(mapped).collections) > 0
+
+
 def test_a_donor_of_other_observations_is_an_error(planted: tuple[Run, str], tmp_path: Path) -> None:
     small = ("algorithm=ippo", "model.hidden=[8]", "n_envs=4", "rollout_steps=16", "frames=64")
     words = ("env=mpe/simple_spread", *small)
