@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from marlnb.analysis.populations.best_response import best_response
 from marlnb.analysis.populations.league_report_result import LeagueReport, Measure
 from marlnb.analysis.populations.round_robin import Results, round_robin
 from marlnb.analysis.stats.paired_test import paired_test
+from marlnb.codec import to_json
 from marlnb.disk import write_atomically
 from marlnb.envs.games.tree import TreeConfig
 from marlnb.errors import AnalysisError
@@ -33,6 +35,7 @@ from marlnb.populations.ratings.alpha_rank import alpha_rank, alpha_rank_of_two
 from marlnb.populations.ratings.nash_averaging import max_entropy_strategy, relative_population_performance
 from marlnb.populations.ratings.player_ratings import rate
 from marlnb.populations.run_league import REPORT, LeaguePlayer, RunLeague
+from marlnb.recording.tools.recorded_env import differing_options, in_words
 from marlnb.training.runs.run import Run, opened_run
 
 RunsLike = Run | str | os.PathLike[str] | Sequence[Run | str | os.PathLike[str]]
@@ -83,7 +86,8 @@ def league_report(
             here (`best_response`); None: none is.
         progress: show which match is played.
     Raises:
-        AnalysisError: a run has no league, the numbers of runs differ, or they had different numbers of steps.
+        AnalysisError: a run has no league, the numbers of runs differ, they had different numbers of steps or other
+            environments, or two leagues, or two controls, have the same seed.
     """
     leagues, references = _leagues(runs), _leagues(controls)
     steps = _check(leagues, references)
@@ -257,9 +261,17 @@ def _check(leagues: Sequence[RunLeague], controls: Sequence[RunLeague]) -> int:
     if len(set(frames.values())) > 1:
         listed = ", ".join(f"{path}: {steps:,}" for path, steps in frames.items())
         raise AnalysisError(f"leagues and controls are compared after equally many environment steps; got {listed}")
-    names = {league.run.experiment.env.name for league in (*leagues, *controls)}
-    if len(names) > 1:
-        raise AnalysisError(f"leagues and controls were trained in different environments: {', '.join(sorted(names))}")
+    envs = {league.run.shown_path: to_json(league.run.experiment.env) for league in (*leagues, *controls)}
+    first = next(iter(envs.values()))
+    differing = list(dict.fromkeys(chain.from_iterable(differing_options(first, env) for env in envs.values())))
+    if differing:
+        listed = ", ".join(f"{path} with {in_words(env, env.keys() & differing)}" for path, env in envs.items())
+        raise AnalysisError(f"leagues and controls were trained in different environments: {listed}")
+    for trainings in (leagues, controls):
+        seeds = [league.run.experiment.seed for league in trainings]
+        if len(set(seeds)) < len(seeds):
+            listed = ", ".join(f"{each.run.shown_path} with {seed}" for each, seed in zip(trainings, seeds))
+            raise AnalysisError(f"each league, and each control, needs a seed of its own; got {listed}")
     return next(iter(frames.values()))
 
 

@@ -100,6 +100,22 @@ def test_a_league_and_its_control(tmp_path: Path, capsys: pytest.CaptureFixture[
     more = mnb.league_report(runs[0], controls[0], players=3, episodes=6, progress=False)
     ids = set(more.players["player"])
     assert {name for name in ids if f"control/{name}" in ids} > {"main_0"}  # snapshots of the same name
+    with pytest.raises(AnalysisError, match=r"a seed of its own; got .*league_0 with 0, .*league_0 with 0$"):
+        mnb.league_report([runs[0]] * 2, controls)
+    with pytest.raises(AnalysisError, match=r"a seed of its own; got .*control_1 with 1, .*control_1 with 1$"):
+        mnb.league_report(runs, controls[1:] * 2)
     longer = mnb.resume(controls[0], frames=1024, progress=False)
     with pytest.raises(AnalysisError, match=r"equally many.*league_0: 512, .*control_0: 1,024"):
         mnb.league_report(runs[0], longer)
+
+
+def test_a_control_in_an_environment_with_other_options_is_an_error(tmp_path: Path) -> None:
+    words = ("env=game/disc", "league=fictitious", "frames=128", *WORDS[1:6])
+    runs = [
+        mnb.train(
+            mnb.Experiment.compose(*words, f"env.strength={strength}"), tmp_path / f"of_{strength}", progress=False
+        )
+        for strength in (1, 5)
+    ]
+    with pytest.raises(AnalysisError, match=r"environments: .*of_1 with strength=1.0, .*of_5 with strength=5.0$"):
+        mnb.league_report(runs[0], runs[1])
