@@ -57,7 +57,8 @@ def _row(source: PolicySource, iteration: int, folder: Path) -> dict[str, Any]:
         run, facts = source.path, {}
     else:
         return {}
-    return {"run": os.path.relpath(run.absolute(), folder.absolute()), "checkpoint": iteration, **facts}
+    # the system resolves links before "..", so that a path from a link leads elsewhere
+    return {"run": os.path.relpath(run.resolve(), folder.resolve()), "checkpoint": iteration, **facts}
 
 
 def _player(row: dict[str, Any], folder: Path, trust: bool) -> tuple[PolicySource, int]:

@@ -115,6 +115,15 @@ def test_runs_whose_folders_have_the_same_name_get_different_labels(tmp_path: Pa
     assert mnb.match(x, x, episodes=6, sites=(), progress=False).b == "seed=0"
 
 
+def test_a_match_in_a_folder_that_is_a_link_names_its_players(tmp_path: Path) -> None:
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "away")
+    runs = [_trained(tmp_path / name, RPS, "frames=64") for name in ("link/a", "b")]
+    result = mnb.match(*runs, episodes=2, progress=False)
+    path = result.recordings["player_0"].path
+    assert mnb.attribute(path, group="player", to="action", method="saliency", progress=False).values.any()
+
+
 def test_each_seat_has_the_activations_of_its_own_player(league: RunLeague) -> None:
     players = {"a": league["main_exploiter_0"], "b": league["main_0@0"]}
     result = mnb.match(*players.values(), episodes=4, progress=False)
