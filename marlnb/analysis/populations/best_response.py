@@ -22,6 +22,7 @@ from marlnb.populations.matches.seating import label_of, league_rules, match_sid
 from marlnb.populations.run_league import LeaguePlayer
 from marlnb.training.learners import checkpoint_experiment
 from marlnb.training.policies.policy_source import as_policy_source
+from marlnb.training.runs.files import is_run
 from marlnb.training.runs.run import Run
 from marlnb.training.train import train
 
@@ -76,8 +77,9 @@ def best_response(
     parts = [*([side] if side else []), str(env_steps), *learned_by, str(seed), fixed.origin().sha256[:8]]
     if algorithm is not None:
         parts.append(hashlib.sha256(json.dumps(to_json(algorithm), sort_keys=True).encode()).hexdigest()[:8])
-    name = "-".join(parts)
-    folder = fixed.path / FOLDER / name if run is None else run
+    folder = fixed.path / FOLDER / "-".join(parts) if run is None else run
+    if run is None:
+        experiment = _with_stored_path(experiment, folder)
     trained = train(experiment, folder, resume=True, progress=progress)
     response = next(each for each in trained.league.players.values() if each.player.role == RESPONSE)
     alone = [each.name for each in match_sides(response, fixed) if response.player.takes(each.name)]
@@ -127,6 +129,14 @@ def _experiment(fixed: Run | LeaguePlayer, algorithm: AlgorithmConfig | None, si
         evaluate_every=0,
         tuned=None,
     )
+
+
+def _with_stored_path(experiment: Experiment, folder: str | os.PathLike[str]) -> Experiment:
+    """With the player's path that a training in this folder has: an earlier one, if the player's folder was moved."""
+    stored = Run.open(folder).experiment.league if is_run(folder) else None
+    if not isinstance(stored, BestResponseConfig) or not isinstance(experiment.league, BestResponseConfig):
+        return experiment
+    return replace(experiment, league=replace(experiment.league, run=stored.run))
 
 
 def _algorithms(fixed: Run | LeaguePlayer, algorithm: AlgorithmConfig | None, side: str) -> list[str]:

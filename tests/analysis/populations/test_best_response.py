@@ -89,6 +89,20 @@ def test_a_response_to_a_run_with_a_schedule_begins_with_its_first_options(tmp_p
     assert response.algorithm.lr == 3e-3 and not response.schedule
 
 
+def test_a_response_stays_known_where_its_folder_was_moved(tmp_path: Path) -> None:
+    words = (*RPS[:2], "n_envs=2", "rollout_steps=8", "algorithm.epochs=1", "frames=16")
+    options = {"env_steps": 16, "episodes": 2, "progress": False}
+    first = mnb.best_response(trained(tmp_path / "here" / "run", *words), **options)  # type: ignore[arg-type]
+    (tmp_path / "here").rename(tmp_path / "there")
+    again = mnb.best_response(tmp_path / "there" / "run", **options)  # type: ignore[arg-type]
+    assert again.run.path.name == first.run.path.name and again.mean_return == first.mean_return
+    elsewhere = tmp_path / "there" / "response"  # such a folder can hold a response to any run
+    mnb.best_response(tmp_path / "there" / "run", run=elsewhere, **options)  # type: ignore[arg-type]
+    (tmp_path / "there" / "run").rename(tmp_path / "run")
+    with pytest.raises(RunError, match=r"another experiment; league.run: .*there/run there, .*/run here"):
+        mnb.best_response(tmp_path / "run", run=elsewhere, **options)  # type: ignore[arg-type]
+
+
 def test_where_sides_differ_each_other_side_gets_a_response(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", *TAG, "frames=128")
     with pytest.raises(AnalysisError, match=r"run acts for all sides of mpe/simple_tag.*side='agent'"):
