@@ -45,7 +45,7 @@ def run_map_figure(run_map: RunMap, *, title: str = "Runs by what they represent
     if known.any():
         figure = ax.get_figure(root=True)
         assert figure is not None
-        label_colour_bar(figure.colorbar(points, ax=ax), "return per agent and episode (reward)")
+        label_colour_bar(figure.colorbar(points, ax=ax), f"{run_map.mode} return per agent and episode (reward)")
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(0.15)
     note = f"distance √(2 − 2 CKA); two dimensions show {run_map.explained:.0%} of it"

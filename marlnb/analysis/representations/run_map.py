@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -11,11 +11,12 @@ from marlnb.analysis.data.views import Units, View
 from marlnb.analysis.representations.run_map_result import RunMap
 from marlnb.analysis.representations.similarity import similarity_matrix
 from marlnb.errors import AnalysisError
+from marlnb.models.hooks.sites import group_of
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.runs.comparable import distinct_names
-from marlnb.training.runs.listing import summary
 from marlnb.training.runs.run import Run
+from marlnb.training.runs.status import EXPLORING, GREEDY, scores_of_group
 
 
 def run_map(
@@ -32,6 +33,10 @@ def run_map(
     is `sqrt(2 - 2 CKA)`, that of the normalised Gram matrices. Positions in two dimensions are those of classical
     multidimensional scaling (Torgerson 1952). Where two runs differ most: with centred units X and Y of norm 1 and the
     rotation Q for which `|X Q - Y|` is least, the step with the largest `|x_t Q - y_t|`.
+
+    Returns are those of the latest training episodes, or of the last greedy evaluation where more runs have that; a
+    population's are those of its fittest member, whose units are compared. Runs whose agents of the site's group play
+    against each other have none.
 
     Args:
         runs: of one environment, or their folders, at their last checkpoints; or members of a population, or players
@@ -58,13 +63,14 @@ def run_map(
         row = int(np.argmax(_differences(units[i], units[j])))
         episode[i, j] = episode[j, i] = units[i].episode[row]
         step[i, j] = step[j, i] = units[i].t[row]
-    scores = [summary(run.path).score if isinstance(run, Run) else None for run in opened]
-    returns = np.array([np.nan if score is None else score for score in scores])
+    statuses = [run.status() if isinstance(run, Run) else {} for run in opened]
+    returns, mode = _comparable_returns([scores_of_group(status, group_of(site)) for status in statuses])
     return RunMap(
         runs=tuple(names),
         site=site,
         agent=units[0].agent,
         returns=returns,
+        mode=mode,
         similarity=matrix.values,
         low=matrix.low,
         high=matrix.high,
@@ -75,6 +81,12 @@ def run_map(
         step=step,
         warnings=matrix.warnings,
     )
+
+
+def _comparable_returns(scores: Sequence[Mapping[str, float]]) -> tuple[np.ndarray, str]:
+    """`[run]`, of the mode in which most runs have a score, and the mode; NaN for the other runs."""
+    mode = max((EXPLORING, GREEDY), key=lambda each: sum(each in known for known in scores))
+    return np.array([known.get(mode, np.nan) for known in scores], dtype=float), mode
 
 
 def _positions(squared: np.ndarray) -> tuple[np.ndarray, float]:

@@ -21,8 +21,9 @@ class RunMap(Result):
         runs: names of the runs.
         site: whose units were compared.
         agent: whose observations all runs received.
-        returns: `[run]`, the latest mean training return of one agent; NaN where it is not known, as of
-            members of a population.
+        returns: `[run]`, the latest mean return of one agent of the site's group; NaN where it is not
+            known, as of members of a population.
+        mode: of the returns: "exploring" of the latest training episodes, "greedy" of the last evaluation.
         similarity: `[run, run]`, linear CKA of the units at the same observations, from 0 to 1.
         low: `[run, run]`, lower end of its 95% interval over episodes.
         high: `[run, run]`, upper end.
@@ -38,6 +39,7 @@ class RunMap(Result):
     site: str
     agent: str
     returns: np.ndarray
+    mode: str
     similarity: np.ndarray
     low: np.ndarray
     high: np.ndarray

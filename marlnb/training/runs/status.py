@@ -97,6 +97,22 @@ def scores_text(status: Mapping[str, Any]) -> str:
     return "return " + ", ".join(f"{mode} {text or MISSING[mode]}" for mode, text in texts.items())
 
 
+def scores_of_group(status: Mapping[str, Any], group: str) -> dict[str, float]:
+    """By mode, the mean return of one agent of a group, as far as known; of a population that of the fittest member.
+
+    Empty where the group's agents play against each other: then the scores are those of single agents.
+    """
+    scores: Mapping[str, Any] = status.get("scores") or {}
+    returns = {mode: _known(scores.get(mode)) for mode in MISSING}
+    if returns[EXPLORING] and group not in returns[EXPLORING]:
+        return {}
+    return {mode: known[group] for mode, known in returns.items() if group in known}
+
+
 def _by_group(returns: Any) -> str:
+    return " ".join(f"{name} {format_number(value)}" for name, value in _known(returns).items())
+
+
+def _known(returns: Any) -> dict[str, float]:
     values = returns.items() if isinstance(returns, dict) else ()
-    return " ".join(f"{name} {format_number(value)}" for name, value in values if isinstance(value, int | float))
+    return {name: value for name, value in values if isinstance(value, int | float)}

@@ -13,9 +13,10 @@ from matplotlib.axes import Axes
 
 import marlnb as mnb
 from marlnb import plots
-from marlnb.analysis.representations.run_map import _differences, _positions
+from marlnb.analysis.representations.run_map import _comparable_returns, _differences, _positions
 from marlnb.analysis.representations.run_map_result import RunMap
 from marlnb.errors import AnalysisError, RunError
+from marlnb.training.runs.status import scores_of_group
 
 SMALL = ("env=mpe/simple_spread", "algorithm=ippo", "n_envs=4", "rollout_steps=25", "model.hidden=[8]", "threads=1")
 
@@ -60,12 +61,40 @@ def test_runs_with_the_same_weights_are_one_point(tmp_path: Path) -> None:
         mnb.run_map([runs[0], tmp_path / "nowhere"], recording, **units)
 
 
+def test_a_populations_return_is_that_of_its_fittest_member(tmp_path: Path) -> None:
+    evolution = ("evolution=tournament", "evolution.population=2", "evolution.generation_frames=100", "seed=1")
+    run = mnb.train(
+        mnb.Experiment.compose(*SMALL, *evolution, "evaluation_episodes=2", "frames=200"),
+        tmp_path / "population",
+        progress=False,
+    )
+    first, last = run.metrics()["returns/agent"]  # of members 0 and 1
+    assert run.population.best.id == "0-0" and first != pytest.approx(last)
+    recording = mnb.record(run, episodes=4, progress=False)
+    units = {"site": "agent/actor/hidden_1", "agent": "agent_1"}
+    duplicate = mnb.Run.open(shutil.copytree(run.path, tmp_path / "duplicate"))
+    result = mnb.run_map([run, duplicate], recording, **units)
+    assert result.mode == "exploring" and result.returns == pytest.approx(first)
+    winner = run.population.winner(tmp_path / "winner")  # it has no training episodes of its own
+    result = mnb.run_map([run, winner], recording, **units)
+    assert result.mode == "greedy" and result.returns == pytest.approx(run.population.best.row.score)
+
+
+def test_runs_without_comparable_returns() -> None:
+    team, evaluated = {"exploring": {"a": -3.0}, "greedy": {"a": -2.0}}, {"greedy": {"a": -2.5}}
+    game = {"exploring": {"a_0": 0.3, "a_1": -0.3}, "greedy": {"a": 0.0}}  # one group against itself
+    scores = [scores_of_group({"scores": each}, "a") for each in (team, {"exploring": {}, **evaluated}, game, {})]
+    assert scores == [{"exploring": -3.0, "greedy": -2.0}, {"greedy": -2.5}, {}, {}]
+    returns, mode = _comparable_returns(scores)
+    assert mode == "greedy" and np.array_equal(returns, [-2.0, -2.5, np.nan, np.nan], equal_nan=True)
+
+
 def test_equal_returns_and_other_units() -> None:
     similarity = np.array([[1.0, 0.9, 0.2], [0.9, 1.0, 0.1], [0.2, 0.1, 1.0]])
     positions, explained = _positions(2 - 2 * similarity)
     zeros = np.zeros((3, 3), dtype=int)
     result = RunMap(
-        *(("a", "b", "c"), "s", "agent", np.array([-10.0, -30.0, -10.5])),
+        *(("a", "b", "c"), "s", "agent", np.array([-10.0, -30.0, -10.5]), "greedy"),
         *(similarity, similarity, similarity, np.zeros((3, 3)), positions, explained, zeros + 4, zeros + 7),
     )
     assert result.most_different == ("a", "c")  # b and c are less similar, but their returns differ
