@@ -17,7 +17,7 @@ from marlnb.evolution_config import EvolutionConfig
 from marlnb.experiment import Experiment
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.evolution.hyperparameters import mutables, with_options
-from marlnb.populations.evolution.lineage import POPULATION, Lineage, read_lineage
+from marlnb.populations.evolution.lineage import MEMBERS, POPULATION, Lineage, read_lineage
 from marlnb.populations.training.evolution.evolving_member import member_experiment
 from marlnb.populations.training.other_processes.members import member_folders
 from marlnb.populations.training.snapshots import SnapshotStore
@@ -204,7 +204,7 @@ class PopulationMember:
     @property
     def path(self) -> Path:
         """Folder of its recordings."""
-        return self.population.folder / "members" / self.id
+        return self.population.folder / MEMBERS / self.id
 
     @property
     def spec(self) -> EnvSpec:

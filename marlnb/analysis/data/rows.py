@@ -129,7 +129,7 @@ class RowSource:
         return Rows(index, episode[index], t[index])
 
     def policies(self, checkpoint: int | None = None) -> Mapping[str, Policy]:
-        """The policies that made the recording, from its run, its league's player or its match.
+        """The policies that made the recording, from its run, league's player, population's member or match.
 
         Args:
             checkpoint: one of several that were recorded.
@@ -160,7 +160,7 @@ class RowSource:
 
     @property
     def is_of_players(self) -> bool:
-        """Whether it was made by a league's player or in a match."""
+        """Whether it was made by a league's player, by a population's member or in a match."""
         return self.recording.run_path is None and recorded_source(self._folder, self.recording.path.stem) is not None
 
     @property

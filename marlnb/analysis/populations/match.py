@@ -54,7 +54,8 @@ def match(
     the agent's name, as `player/actor/player_0/hidden_1`.
 
     Args:
-        a: a player or snapshot of a league, as `run.league["main_0@3"]`; a run or its folder; or other agents.
+        a: a player or snapshot of a league, as `run.league["main_0@3"]`; a member of a population; a run or its folder;
+            or other agents.
         b: another one, with the same groups, observations and actions.
         episodes: of all sides together.
         checkpoints: of a and b, where they are runs.

@@ -13,7 +13,7 @@ from marlnb.training.runs.files import POPULATION as POPULATION
 from marlnb.training.runs.files import read_lines
 from marlnb.training.runs.records import checked_record
 
-LINEAGE = "lineage.jsonl"
+LINEAGE, MEMBERS = "lineage.jsonl", "members"  # the record, and the folder of the members' recordings
 FOUNDER, KEPT, COPIED, REFUSED = "founder", "kept", "copied", "refused"  # operators that change nothing
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from marlnb.disk import write_atomically
 from marlnb.errors import RunError
+from marlnb.populations.evolution.lineage import MEMBERS, POPULATION
 from marlnb.populations.matches.seating import match_sides, seatings
 from marlnb.populations.run_league import LeaguePlayer
+from marlnb.populations.run_population import PopulationMember
 from marlnb.populations.training.league.files import LEAGUE
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.runs.files import read_json
@@ -28,14 +31,14 @@ def write_players(folder: Path, first: PolicySource, second: PolicySource, itera
 
 
 def recorded_source(folder: Path, side: str, *, trust: bool = False) -> PolicySource | None:
-    """Who acted in the recordings of a folder: a match's, or that of a league's player or snapshot; None: neither.
+    """Who acted in the recordings of a folder: a match's, a league's player's or a population member's; None: none.
 
     Args:
         folder: that holds `recordings/`.
         side: of the match's first player: the name of the recording.
         trust: allow the code that a run's folder names.
     Raises:
-        RunError: a player's run or snapshot does not exist any more.
+        RunError: a player's run, snapshot or member does not exist any more.
     """
     if (folder / MATCH).is_file():
         first, second = (_player(row, folder, trust) for row in read_json(folder / MATCH)["players"])
@@ -43,16 +46,29 @@ def recorded_source(folder: Path, side: str, *, trust: bool = False) -> PolicySo
             if seating.side.name == side:
                 return seating
         raise RunError(f"{folder / MATCH} has no side {side!r}")
-    if folder.parent.name == PLAYERS and folder.parent.parent.name == LEAGUE:
-        player = opened_run(folder.parent.parent.parent, trust=trust).league[folder.name]
-        assert isinstance(player, LeaguePlayer)
-        return player
+    run, kind = folder.parent.parent.parent, (folder.parent.parent.name, folder.parent.name)
+    if kind == (LEAGUE, PLAYERS):
+        return _inside(opened_run(run, trust=trust), {"player": folder.name})
+    if kind == (POPULATION, MEMBERS):
+        return _inside(opened_run(run, trust=trust), {"member": folder.name})
     return None
+
+
+def _inside(run: Run, facts: Mapping[str, Any]) -> PolicySource:
+    """A run, or the player of its league or the member of its population that `facts` name."""
+    source: PolicySource = run
+    if "player" in facts:
+        source = run.league[facts["player"]]
+    elif "member" in facts:
+        source = run.population[facts["member"]]
+    return source
 
 
 def _row(source: PolicySource, iteration: int, folder: Path) -> dict[str, Any]:
     if isinstance(source, LeaguePlayer):
         run, facts = source.league.run.path, {"player": source.id}
+    elif isinstance(source, PopulationMember):
+        run, facts = source.population.run.path, {"member": source.id}
     elif isinstance(source, Run):
         run, facts = source.path, {}
     else:
@@ -64,7 +80,6 @@ def _row(source: PolicySource, iteration: int, folder: Path) -> dict[str, Any]:
 def _player(row: dict[str, Any], folder: Path, trust: bool) -> tuple[PolicySource, int]:
     try:
         run = opened_run(folder / row["run"], trust=trust)
-        source = run.league[row["player"]] if "player" in row else run
-        return source, int(row["checkpoint"])
+        return _inside(run, row), int(row["checkpoint"])
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"{folder / MATCH} is damaged: {error}") from error

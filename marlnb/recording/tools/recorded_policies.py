@@ -16,7 +16,7 @@ from marlnb.training.runs.saved_edits import edit_from_json
 
 
 def source_of(recording: Recording, policy_source: PolicySourceLike | None, *, trust: bool = False) -> PolicySource:
-    """The recorded policies' source: `policy_source`, or the run, the league's player or the match that holds the file.
+    """The recorded policies' source: `policy_source`, or the run, player, member or match whose folder has the file.
 
     Args:
         trust: allow the code that the run folder names (`Run.trust`).

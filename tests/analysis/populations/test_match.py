@@ -15,6 +15,7 @@ from marlnb.analysis.stats.wilson import wilson_interval
 from marlnb.errors import ConfigError, RecordingError
 from marlnb.models.hooks.directions import Direction, Raise
 from marlnb.models.policies.seated_policy import SeatedPolicy
+from marlnb.populations.matches.seating_file import recorded_source
 from marlnb.populations.run_league import RunLeague
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.runs.files import read_json
@@ -115,6 +116,16 @@ def test_runs_whose_folders_have_the_same_name_get_different_labels(tmp_path: Pa
     assert mnb.match(x, x, episodes=6, sites=(), progress=False).b == "seed=0"
 
 
+def test_checkpoints_of_one_run_have_different_labels(tmp_path: Path) -> None:
+    run = _trained(tmp_path / "run", RPS, "frames=192", "checkpoint_every=1", "keep_checkpoints=0")
+    for other in (1, 2):
+        result = mnb.match(run, run, checkpoints=("last", other), episodes=2, sites=(), progress=False)
+        assert (result.a, result.b) == ("run@3", f"run@{other}") and f"run@3 and run@{other}: " in result.verdict
+        assert result.recording.path.parts[-3] == f"run@3-run@{other}"
+    opened = recorded_source(result.recording.path.parents[1], "player_0")
+    assert "run@3 (player_0) and run@2" in repr(opened)
+
+
 def test_a_match_in_a_folder_that_is_a_link_names_its_players(tmp_path: Path) -> None:
     (tmp_path / "far" / "away").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "far" / "away")
@@ -150,6 +161,24 @@ def test_a_matchs_recording_is_explained_edited_and_opened_like_any_other(league
     assert "4 episodes" in effect.verdict
     decoding = mnb.decode(opened, site="player/actor/player_1/hidden_1", label="t", n_shuffles=2, progress=False)
     assert "player_1/hidden_1" in decoding.verdict and "untrained network" in decoding.verdict
+
+
+def test_recordings_of_a_populations_members_know_their_policies(tmp_path: Path) -> None:
+    evolution = ("evolution=tournament", "evolution.population=2", "evolution.fitness=nash")
+    run = _trained(tmp_path / "run", RPS, "env.steps=2", *evolution, "evolution.generation_frames=64", "frames=128")
+    first, second = run.population.members
+    options = {"group": "player", "to": "action", "method": "saliency", "progress": False}
+
+    def values(recording: mnb.Recording, **policies: object) -> np.ndarray:
+        return np.asarray(mnb.attribute(recording, **options, **policies).values)
+
+    alone = mnb.record(second, episodes=4, progress=False)
+    assert values(alone) == pytest.approx(values(alone, policies=second.policies()), nan_ok=True)
+    assert mnb.replay(alone, 0).largest < 1e-6
+    game = mnb.match(first, second, episodes=2, sides="player_1", progress=False)
+    both = mnb.Recording.open(game.recording.path)
+    expected = values(both, policies=game.seatings["player_1"].policies())
+    assert values(both) == pytest.approx(expected, nan_ok=True)
 
 
 def test_of_two_players_the_edited_ones_own_return_is_reported(league: RunLeague) -> None:
@@ -246,6 +275,11 @@ def test_matches_that_cannot_be_played_are_errors(league: RunLeague, tmp_path: P
     says = mnb.match(spread, spread, episodes=96, win_threshold={"agent_0": -1e9}, progress=False)
     assert says.table()["win_rate"].tolist() == [1, 0, 0, 1, 0, 1]
     assert says.to_json()["win_threshold"] == {"agent_0": -1e9}
+    with pytest.raises(ConfigError, match=r"sides=\[\] names no side; valid: player_0, player_1"):
+        mnb.match(a, b, episodes=2, sides=[], progress=False)
+    for name in ("../b", "..", "a/b", ""):
+        with pytest.raises(ConfigError, match="is not the name of a folder in matches"):
+            mnb.match(a, b, episodes=2, name=name, progress=False)
     mnb.match(a, b, episodes=2, name="twice", progress=False)
     with pytest.raises(RecordingError, match="name"):
         mnb.match(a, b, episodes=4, name="twice", progress=False)
@@ -261,4 +295,7 @@ def test_wilsons_interval_of_eight_of_ten() -> None:
     """Newcombe 1998 (10.1002/(SICI)1097-0258(19980430)17:8<857::AID-SIM777>3.0.CO;2-E): 81 of 263 is .2553 to .3662."""
     interval = wilson_interval(81 / 263, 263)
     assert (interval.low, interval.high) == (pytest.approx(0.2553, abs=5e-5), pytest.approx(0.3662, abs=5e-5))
-    assert wilson_interval(1.0, 10).high == 1.0
+    for n in range(1, 100):  # of n failures, z^2 / (n + z^2), with z = 1.96
+        none, every = wilson_interval(0.0, n), wilson_interval(1.0, n)
+        assert (none.low, every.high) == (0.0, 1.0)
+        assert none.high == pytest.approx(3.8415 / (n + 3.8415), rel=1e-4) == 1 - every.low
