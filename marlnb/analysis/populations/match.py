@@ -17,7 +17,7 @@ from marlnb.config import resolve_config
 from marlnb.errors import ConfigError, RecordingError, unknown
 from marlnb.populations.league.matches import Match, check_competitive, even_scores, outcomes_of, scores_of
 from marlnb.populations.league.players import Side, columns_of
-from marlnb.populations.matches.seating import Seating, label_of, labels_of, league_rules, match_sides, seatings
+from marlnb.populations.matches.seating import Seating, label_of, league_rules, match_labels, match_sides, seatings
 from marlnb.populations.matches.seating_file import write_players
 from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.plan import recording_path
@@ -62,7 +62,8 @@ def match(
         sides: that a takes, by the names of the recordings; None: all that are possible.
         win_threshold: by side, the return above which it wins; None: that of the league.
         explore: sample actions, as in a league's matches; otherwise take the most likely.
-        name: of the folder; None: `<a>-<b>`, with as much of their paths as tells them apart.
+        name: of the folder; None: `<a>-<b>`, with as much of their paths as tells them apart, or their checkpoints
+            where both are of one run: `run@4-run@1`.
         exist: "open" uses existing recordings of the same episodes; "error" raises an error.
         progress: show a line with the number of episodes.
         trust: allow the code that the folders name.
@@ -82,11 +83,11 @@ def match(
     for side in win_threshold or ():
         if side not in side_names:
             raise ConfigError(unknown(f"side of {first.spec.name} in win_threshold", side, side_names))
-    labels = labels_of(first, second)
-    label = name or "-".join(labels).replace(os.sep, "-")
-    folder = first.path / MATCHES / label
     iterations = (first.origin(checkpoints[0]).iteration, second.origin(checkpoints[1]).iteration)
     contestants = ((first, iterations[0]), (second, iterations[1]))
+    labels = match_labels(*contestants)
+    label = name or "-".join(labels).replace(os.sep, "-")
+    folder = first.path / MATCHES / label
     possible = seatings(*contestants, all_sides, folder)
     chosen = _chosen(possible, sides)
     if episodes < len(chosen):

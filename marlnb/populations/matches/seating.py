@@ -43,7 +43,7 @@ class Seating:
     def __init__(self, first: Contestant, second: Contestant, side: Side, path: Path) -> None:
         self.contestants, self.side, self.path = (first, second), side, path
         self.spec, self.n_envs = first[0].spec, first[0].n_envs
-        labels = labels_of(first[0], second[0])
+        labels = match_labels(first, second)
         self.source = f"match of {labels[0]} ({side.name}) and {labels[1]}"
 
     def __repr__(self) -> str:
@@ -101,7 +101,7 @@ def seatings(first: Contestant, second: Contestant, sides: Sequence[Side], path:
         if all(taker in (ANY_SIDE, side.name) for taker, side in zip(takers, sides)):
             possible.append(taken)
     if not possible:
-        names, labels = [side.name for side in sides], labels_of(first[0], second[0])
+        names, labels = [side.name for side in sides], match_labels(first, second)
         free = ", ".join(name for name in names if name not in (own, other))
         raise ConfigError(
             f"{labels[0]} plays only {own} and {labels[1]} only {other}, so they cannot meet in {first[0].spec.name}, "
@@ -129,6 +129,14 @@ def labels_of(*sources: PolicySource) -> list[str]:
         same = [k for k, each in enumerate(names) if each == name]
         for k, label in zip(same, distinct_names(sources[k].path for k in same)):
             labels[k] = label
+    return labels
+
+
+def match_labels(first: Contestant, second: Contestant) -> list[str]:
+    """As `labels_of`; of two checkpoints of one run, with the checkpoint: `run@4` and `run@1`."""
+    labels = labels_of(first[0], second[0])
+    if labels[0] == labels[1] and first[1] != second[1]:
+        return [f"{label}@{checkpoint}" for label, (_, checkpoint) in zip(labels, (first, second))]
     return labels
 
 

@@ -79,7 +79,7 @@ def _row(source: PolicySource, iteration: int, folder: Path) -> dict[str, Any]:
 
 def _player(row: dict[str, Any], folder: Path, trust: bool) -> tuple[PolicySource, int]:
     try:
-        run = opened_run(folder / row["run"], trust=trust)
+        run = opened_run((folder / row["run"]).resolve(), trust=trust)
         return _inside(run, row), int(row["checkpoint"])
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"{folder / MATCH} is damaged: {error}") from error
