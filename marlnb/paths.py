@@ -8,6 +8,11 @@ from pathlib import Path
 from marlnb.errors import ConfigError
 
 
+def is_file_name(name: str) -> bool:
+    """Whether a name is that of a file in a folder, so that it leads to no other folder."""
+    return name == Path(name).name and name not in ("", "..")
+
+
 def expanded(path: str | os.PathLike[str]) -> Path:
     """The path with a leading `~` or `~user` replaced by that user's folder.
 

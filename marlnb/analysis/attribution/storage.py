@@ -14,6 +14,7 @@ import numpy as np
 
 from marlnb.disk import replacing, writing
 from marlnb.errors import AnalysisError, RecordingError
+from marlnb.paths import is_file_name
 from marlnb.recording.file.inspection import inspect
 
 FORMAT, VERSION = "marlnb.attribution", 2
@@ -23,7 +24,7 @@ WHOLE = ("episode", "t", "baseline")
 
 def attribution_path(recording: str | os.PathLike[str], name: str) -> Path:
     """`<recording>.attributions/<name>.h5`."""
-    if not name or name != Path(name).name:
+    if not is_file_name(name):
         raise AnalysisError(f"save= must be a file name without folders; got {name!r}")
     return Path(recording).absolute().with_suffix(".attributions") / f"{name}.h5"
 

@@ -15,6 +15,7 @@ from marlnb.analysis.populations.match_result import MatchResult, result_warning
 from marlnb.analysis.stats.wilson import wilson_interval
 from marlnb.config import resolve_config
 from marlnb.errors import ConfigError, RecordingError, unknown
+from marlnb.paths import is_file_name
 from marlnb.populations.league.matches import Match, check_competitive, even_scores, outcomes_of, scores_of
 from marlnb.populations.league.players import Side, columns_of
 from marlnb.populations.matches.seating import Seating, label_of, league_rules, match_labels, match_sides, seatings
@@ -70,7 +71,8 @@ def match(
         options: further options of `marlnb.record`, as `sites=...`, `frames=1` or `seed=...`.
     Raises:
         ConfigError: the players have other groups, observations or actions, cannot take different sides, or share
-            their returns; the environment has one side only, or `win_threshold` names another one.
+            their returns; the environment has one side only, `sides` names none, or `sides` or `win_threshold` names
+            another one; or `name` has folders.
         RecordingError: there are recordings of this name with other players or options.
         CheckpointError: a snapshot is missing or damaged.
     """
@@ -86,6 +88,8 @@ def match(
     iterations = (first.origin(checkpoints[0]).iteration, second.origin(checkpoints[1]).iteration)
     contestants = ((first, iterations[0]), (second, iterations[1]))
     labels = match_labels(*contestants)
+    if name is not None and not is_file_name(name):
+        raise ConfigError(f"name={name!r} is not the name of a folder in {MATCHES}; give one without folders above it")
     label = name or "-".join(labels).replace(os.sep, "-")
     folder = first.path / MATCHES / label
     possible = seatings(*contestants, all_sides, folder)
@@ -127,6 +131,8 @@ def match(
 def _chosen(possible: Sequence[Seating], sides: str | Sequence[str] | None) -> list[Seating]:
     names = [seating.side.name for seating in possible]
     wanted = names if sides is None else [sides] if isinstance(sides, str) else list(sides)
+    if not wanted:
+        raise ConfigError(f"sides={sides!r} names no side; valid: {', '.join(names)}, or None for all of them")
     for name in wanted:
         if name not in names:
             raise ConfigError(unknown(f"side of {label_of(possible[0].contestants[0][0])} in this match", name, names))

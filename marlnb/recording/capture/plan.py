@@ -13,6 +13,7 @@ from marlnb.display.formatting import format_bytes, format_duration, short_path
 from marlnb.display.notebook_html import note_html, table_html, title_html
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import RecordingError
+from marlnb.paths import is_file_name
 from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.labels import reset_labels
 from marlnb.recording.capture.preparation import Prepared, prepare
@@ -160,7 +161,7 @@ def recording_path(policy_source: PolicySource, name: str) -> Path:
     Raises:
         RecordingError: the name is not a file name.
     """
-    if not name or name != Path(name).name or name.startswith("."):
+    if not is_file_name(name) or name.startswith("."):
         raise RecordingError(f"{name!r} is not a valid recording name; give a file name without folders")
     return policy_source.path / "recordings" / f"{name.removesuffix('.h5')}.h5"
 
