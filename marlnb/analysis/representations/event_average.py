@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,8 +14,13 @@ from marlnb.analysis.data.missing_labels import MissingLabels
 from marlnb.analysis.data.row_values import row_values
 from marlnb.analysis.data.views import Units, View
 from marlnb.analysis.representations.event_average_result import EventAverage, distance_from_control
-from marlnb.analysis.stats.bootstrap import bootstrap_means, bootstrap_weights, episode_index, percentile_interval
-from marlnb.analysis.stats.corrections import max_statistic
+from marlnb.analysis.stats.bootstrap import (
+    bootstrap_means,
+    bootstrap_weights,
+    episode_index,
+    p_value_above,
+    percentile_interval,
+)
 from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.errors import AnalysisError, unknown
 from marlnb.recording.file.opened import RecordingLike, opened_recording
@@ -88,7 +92,7 @@ def event_average(
     shuffled = np.stack([_mean(x, each) for each in of_others])
     mean = _mean(x, rows)
     n_events = (rows >= 0).sum(axis=0)
-    control = _Control(shuffled, n_events)
+    control_low, control_high = percentile_interval(shuffled)
     n_episodes = len(np.unique(units.episode[events.rows]))
     n_overlapping = events.n_overlapping(max(before, after))
     return EventAverage(
@@ -102,10 +106,10 @@ def event_average(
         mean=mean,
         low=low,
         high=high,
-        control=control.mean,
-        control_low=control.interval[0],
-        control_high=control.interval[1],
-        p_value=control.p_value(mean),
+        control=_finite_mean(shuffled),
+        control_low=control_low,
+        control_high=control_high,
+        p_value=response_p_values(mean, shuffled, n_events),
         n_events=n_events,
         n_episodes=n_episodes,
         overlapping=n_overlapping,
@@ -281,36 +285,32 @@ def _interval(
     return low, high
 
 
-@dataclass(frozen=True)
-class _Control:
-    """What the mean is when events have the times of other episodes.
+def response_p_values(mean: np.ndarray, shuffled: np.ndarray, n_events: np.ndarray) -> np.ndarray:
+    """p-values `[channel]` of the largest distance from chance, against that of all channels in each shuffle.
 
-    Attributes:
-        samples: `[shuffle, lag, channel]`; NaN at lags without an event.
+    If events have no effect, the mean is one more shuffle. Distances are therefore from the centre of all of them, the
+    mean included, in their standard deviations. By centre and width of the shuffles alone, p was below 0.05 in half of
+    all cases without an effect, with 20 shuffles: a shuffle is close to a centre that it is part of.
+
+    Args:
+        mean: `[lag, channel]`.
+        shuffled: `[shuffle, lag, channel]`, at the event times of other episodes; NaN at lags without an event.
         n_events: `[lag]`, of the mean.
+    Source: Westfall and Young 1993, Resampling-Based Multiple Testing, section 2.4 (single step).
     """
+    draws = np.concatenate([mean[None], shuffled])
+    centre = _finite_mean(draws)
+    deviation = np.sqrt(_finite_mean((draws - centre) ** 2))
+    distance = distance_from_control(draws, centre, centre - deviation, centre + deviation, n_events)
+    response, *of_shuffles = np.nanmax(distance, axis=1)
+    largest = np.max(of_shuffles, axis=1)
+    return np.array([p_value_above(value, largest) for value in response])
 
-    samples: np.ndarray
-    n_events: np.ndarray
 
-    @cached_property
-    def mean(self) -> np.ndarray:
-        """`[lag, channel]`, without numpy's warning where no sample is finite."""
-        count = np.isfinite(self.samples).sum(axis=0)
-        return np.where(count > 0, np.nansum(self.samples, axis=0) / np.maximum(count, 1), np.nan)
-
-    @cached_property
-    def interval(self) -> tuple[np.ndarray, np.ndarray]:
-        """Low and high end, each `[lag, channel]`."""
-        return percentile_interval(self.samples)
-
-    def response(self, mean: np.ndarray) -> np.ndarray:
-        """`[channel]`, the largest distance of means `[lag, channel]` from the control; 0 where no lag has events."""
-        return np.asarray(np.nanmax(distance_from_control(mean, self.mean, *self.interval, self.n_events), axis=0))
-
-    def p_value(self, mean: np.ndarray) -> np.ndarray:
-        """`[channel]`, of the response of means `[lag, channel]`, against the largest one of each shuffle."""
-        return max_statistic(self.response(mean), np.stack([self.response(sample) for sample in self.samples], axis=1))
+def _finite_mean(samples: np.ndarray) -> np.ndarray:
+    """`[lag, channel]`, of samples `[sample, lag, channel]`, without numpy's warning where none is finite."""
+    count = np.isfinite(samples).sum(axis=0)
+    return np.where(count > 0, np.nansum(samples, axis=0) / np.maximum(count, 1), np.nan)
 
 
 def _warnings(n_selected: int, n_episodes: int, n_overlapping: int, n_events: np.ndarray) -> Iterator[str]:

@@ -16,10 +16,10 @@ MIN_EVENTS_AT_LAG = 5
 def distance_from_control(
     mean: np.ndarray, control: np.ndarray, low: np.ndarray, high: np.ndarray, n_events: np.ndarray
 ) -> np.ndarray:
-    """`|mean - control| / half width of the control`, `[lag, channel]`: 1 is the control's edge.
+    """`|mean - control| / half width of the control`, `[..., lag, channel]`: 1 is the control's edge.
 
     Args:
-        mean: `[lag, channel]`.
+        mean: `[..., lag, channel]`.
         control: `[lag, channel]`, at the event times of other episodes.
         low: `[lag, channel]`, lower end of the control's interval.
         high: `[lag, channel]`, its upper end.
@@ -50,7 +50,8 @@ class EventAverage(Result):
         control: `[lag, channel]`, mean around the event times of other episodes.
         control_low: `[lag, channel]`, 2.5% quantile of these means over shuffles.
         control_high: `[lag, channel]`, 97.5% quantile.
-        p_value: `[channel]`, of the response against those of the shuffles, corrected for lags and channels.
+        p_value: `[channel]`, of the mean's largest distance from chance against those of the shuffles, corrected for
+            lags and channels.
         n_events: `[lag]`, averaged events.
         n_episodes: episodes with an event.
         overlapping: events with another one within their window.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from marlnb import plots
-from marlnb.analysis.representations.event_average import event_average
+from marlnb.analysis.representations.event_average import event_average, response_p_values
 from marlnb.analysis.representations.tuning import tuning
 from marlnb.errors import AnalysisError
 from marlnb.experiment import Experiment
@@ -57,6 +57,17 @@ def test_a_response_is_tested_against_event_times_of_other_episodes(recording: R
         "1 of 1 channels of reward of listener_0 responds to label; the largest response is that of reward at lag +"
     )
     assert "corrected p = 0.024" in result.verdict and len(repr(result).splitlines()) <= 5
+
+
+def test_p_values_are_uniform_if_the_mean_is_one_more_shuffle() -> None:
+    """`P(smallest of all channels <= k / 21) = k / 21` up to the error of 300 draws, with 20 shuffles."""
+    rng, n_events = np.random.default_rng(0), np.full(4, 30)
+    draws = rng.normal(size=(300, 21, 4, 16))
+    smallest = np.array([response_p_values(mean, shuffled, n_events).min() for mean, *shuffled in draws])
+    for k in (1, 5, 10):
+        assert abs(np.mean(smallest <= k / 21 + 1e-9) - k / 21) < 3 * np.sqrt(k / 21 * (1 - k / 21) / 300)
+    draws[:, 0, 2, 7] += 8
+    assert np.mean([response_p_values(mean, shuffled, n_events)[7] <= 1 / 21 for mean, *shuffled in draws]) > 0.95
 
 
 def test_what_responds_most_is_among_what_responds_beyond_chance(recording: Recording) -> None:
