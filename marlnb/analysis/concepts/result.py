@@ -28,7 +28,7 @@ class ConceptScore:
         random_high: 97.5% quantile of their scores.
         accuracy: balanced accuracy of the concept's classifiers in episodes that they were not fitted to.
         random_accuracy: the same of the random concepts' classifiers.
-        p_value: two-sided, of the concept's scores against the random ones.
+        p_value: two-sided, of the score in all episodes against those of shuffled episodes.
         p_holm: the p-value corrected for the number of agents.
         effect: first-order growth of the output from the units' mean without the concept to that with it, in the
             output's units.

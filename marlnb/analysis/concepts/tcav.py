@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from scipy.stats import mannwhitneyu
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
@@ -35,6 +34,7 @@ from marlnb.analysis.concepts.concept_effect import (
     tuned_units_effect,
 )
 from marlnb.analysis.concepts.result import ConceptScore, Tcav, corrected_for_agents
+from marlnb.analysis.concepts.tcav_score import concept_vector, score_p_value, tcav_score
 from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
 from marlnb.analysis.data.labels import Label, Labels, resolve_label
 from marlnb.analysis.data.missing_labels import MissingLabels
@@ -42,7 +42,7 @@ from marlnb.analysis.data.rows import RowBatch, RowSource
 from marlnb.analysis.decoding.linear_decoder import DirectionKind
 from marlnb.analysis.results import ALPHA
 from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
-from marlnb.analysis.stats.linear_models import balanced_accuracy, fit_logistic
+from marlnb.analysis.stats.linear_models import balanced_accuracy
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.hooks.sites import Site, group_of
 from marlnb.models.policies.policy import Policy
@@ -82,7 +82,8 @@ def concept_activation(
 
     Each run fits the classifier to half of the episodes and tests it on the other half. Random runs do the same with
     the concept of other episodes. A score far from 0.5 means something only if the random scores are closer to it:
-    where the output is nearly linear in the units, every direction scores 0 or 1. How much the output grows is
+    where the output is nearly linear in the units, every direction scores 0 or 1. The p-value compares the score of a
+    classifier of all episodes with those of `n_shuffles` random concepts. How much the output grows is
     measured by `effect`, the derivative along the way from the units' mean without the concept to that with it, against
     shuffled episodes; and by `follows`, how much the output moves through the units that are tuned to the concept,
     which detects a concept that gates what units follow and leaves their means alike.
@@ -99,15 +100,15 @@ def concept_activation(
         kind: filter: the classifier's weights, as in the paper; pattern: the difference of means, which does not depend
             on units that only cancel noise (Pahde et al. 2022).
         n_runs: classifiers of the concept, and as many of random concepts.
-        n_shuffles: permutations of the episodes, for the effect.
+        n_shuffles: permutations of the episodes, for the p-values of score and effect.
         policies: by group; None: those of the checkpoint that made the recording.
         checkpoint: iteration whose rows are read; required if a recording spans several.
         episodes: numbers of the episodes to use, or a mask of all episodes; None for all.
     Raises:
         AnalysisError: a concept that is not true or false, or never varies; too few episodes; an output that does not
             depend on the site.
-    Source: Kim et al. 2018, Interpretability Beyond Feature Attribution, section 3 (arXiv:1711.11279). Scores of
-        concept and random runs are compared with a rank test, since they are often all 0 or 1; the paper uses a t-test.
+    Source: Kim et al. 2018, Interpretability Beyond Feature Attribution, section 3 (arXiv:1711.11279). The paper
+        compares the runs by a t-test; `score_p_value` says why that is not done here.
     """
     recording = opened_recording(recording)
     source = RowSource(recording, group_of(site))
@@ -191,32 +192,6 @@ def _agents_at(recording: Recording, site: str, agent: str | None) -> list[str]:
     return agents
 
 
-def tcav_score(gradient: np.ndarray, direction: np.ndarray) -> float:
-    """The share of rows at which an output's derivative along a direction is positive.
-
-    Args:
-        gradient: `[row, unit]`, of the output with respect to the units.
-        direction: `[unit]`.
-    """
-    return float((gradient @ direction > 0).mean())
-
-
-def concept_vector(x: np.ndarray, truth: np.ndarray, kind: DirectionKind) -> tuple[np.ndarray, float]:
-    """The direction `[unit]` from rows without to rows with a concept, and the threshold on it that separates them.
-
-    Args:
-        x: `[row, unit]`.
-        truth: `[row]` bool.
-    """
-    weights, intercept = fit_logistic(x, truth.astype(np.int64))
-    vector, threshold = weights[1] - weights[0], intercept[0] - intercept[1]
-    if kind == "filter":
-        return vector, float(threshold)
-    mean_true, mean_false = x[truth].mean(axis=0), x[~truth].mean(axis=0)
-    pattern = (mean_true - mean_false).astype(np.float64)
-    return pattern, float(pattern @ (mean_true + mean_false) / 2)
-
-
 @dataclass(frozen=True)
 class ConceptProblem:
     """One agent's rows.
@@ -271,7 +246,6 @@ def _score(
         warnings.append(
             f"{agent}: {problem.concept!r} cannot be decoded in held-out episodes, so its direction means nothing"
         )
-    p = float(mannwhitneyu(score, random, alternative="two-sided").pvalue) if np.ptp([*score, *random]) else 1.0
     low, high = np.quantile(score, [0.025, 0.975]).tolist()
     random_low, random_high = np.quantile(random, [0.025, 0.975]).tolist()
     mean_gradient = problem.gradient.mean(axis=0)
@@ -281,6 +255,8 @@ def _score(
     )  # fmt: skip
     x_rest = residuals(problem.x, problem.controls)
     tuned = tuned_units_effect(x_rest, mean_gradient, problem.truth, problem.episode, problem.t, rng)
+    shuffle = EpisodeShuffle(problem.episode, problem.t)
+    p = score_p_value(_without_controls(problem), problem.truth, problem.gradient, shuffle, kind, n_shuffles, rng)
     score_warnings.extend(_score_warnings(problem, p, effect, tuned))
     return ConceptScore(
         agent=agent,
@@ -311,7 +287,7 @@ def _runs(
 ) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
     """(score, accuracy) of each run with the concept, and of each run with the concept of shuffled episodes."""
     numbers, shuffle = np.unique(problem.episode), EpisodeShuffle(problem.episode, problem.t)
-    x = problem.x if problem.controls.shape[1] == 1 else residuals(problem.x, problem.controls)
+    x = _without_controls(problem)
     runs: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
     for shuffled in np.repeat([False, True], n_runs):
         truth = shuffle.permute(problem.truth, rng) if shuffled else problem.truth
@@ -327,6 +303,11 @@ def _runs(
     if min(map(len, runs)) < 2:
         raise AnalysisError(f"{problem.agent}: {problem.concept!r} varies in too few episodes for two runs")
     return runs
+
+
+def _without_controls(problem: ConceptProblem) -> np.ndarray:
+    """Activations `[row, unit]` without the linear effect of the controls."""
+    return problem.x if problem.controls.shape[1] == 1 else residuals(problem.x, problem.controls)
 
 
 def _score_warnings(problem: ConceptProblem, p: float, effect: ConceptEffect, tuned: TunedUnitsEffect) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """concept_activation: agents whose driven logits depend on the concept, by the derivative in the last hidden layer.
 
 concept_score is the control: it takes TCAV's score (the share of steps with a positive derivative) as evidence of use.
-Signs alone mislead with shared weights. An agent that never represents the concept has the same readout as one that
-uses it.
+Signs alone tell nothing here. With a linear readout every direction has a sign, and with shared weights an agent that
+never represents the concept has the same readout as one that uses it.
 """
 
 from __future__ import annotations
