@@ -27,29 +27,33 @@ def code_book(communication: Communication, *, title: str | None = None, ax: Axe
 
 
 def information_bars(communication: Communication, *, title: str | None = None, ax: Axes | None = None) -> Axes:
-    """Mutual information between goal, message and action in bits, with intervals and chance.
+    """Mutual information between goal, message and action in bits, without its bias, with 95% intervals.
 
-    The last bar is the causal influence of the message: what changes when messages are exchanged between episodes.
+    An asterisk marks p ≤ 0.05 against pairings with other episodes. The last bar is the causal influence of the
+    message: what changes when messages are exchanged between episodes.
     """
     measures = (communication.signalling, communication.consistency, communication.listening, communication.following)
     pairs = [measure for measure in measures if measure is not None]
     ax = axes(ax, width=2.2 + 1.35 * (len(pairs) + 1), height=3.8)
     names = []
     for x, pair in enumerate(pairs):
-        _bar(ax, x, pair.bits, pair.low, pair.high, OKABE_ITO[0])
-        ax.plot([x - 0.34, x + 0.34], [pair.chance] * 2, color=INK, linestyle=(0, (3, 1.5)), linewidth=1.6)
+        _bar(ax, x, pair.corrected, pair.low, pair.high, OKABE_ITO[0], mark="*" if pair.p_value <= 0.05 else "")
         names.append(f"{pair.a}\nand {pair.b}".replace(f"{communication.listener}'s", "listener's"))
     if communication.influence is not None:
         influence = communication.influence
         _bar(ax, len(pairs), influence.value, influence.low, influence.high, OKABE_ITO[1])
         names.append("message exchanged,\nall else unchanged\n(causal influence)")
-    ax.plot([], [], color=INK, linestyle=(0, (3, 1.5)), label="other episodes (chance)")
-    ax.legend(frameon=False, fontsize=8.5)
     ax.set_xticks(range(len(names)), names, fontsize=8.5)
     heading = title or f"From {communication.speaker} to {communication.listener}"
-    return finish(ax, title=heading, x="", y="mutual information (bits)", warnings=communication.warnings)
+    return finish(
+        ax,
+        title=heading,
+        x="* p ≤ 0.05 against other episodes",
+        y="mutual information (bits)",
+        warnings=communication.warnings,
+    )
 
 
-def _bar(ax: Axes, x: int, value: float, low: float, high: float, colour: str) -> None:
+def _bar(ax: Axes, x: int, value: float, low: float, high: float, colour: str, mark: str = "") -> None:
     bar_with_interval(ax, x, value, low, high, colour, width=0.68)
-    ax.text(x, max(value, high) + 0.02, f"{value:.2f}", ha="center", va="bottom", fontsize=9, color=INK)
+    ax.text(x, max(value, high) + 0.02, f"{value:.2f}{mark}", ha="center", va="bottom", fontsize=9, color=INK)

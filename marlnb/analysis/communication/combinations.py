@@ -35,7 +35,7 @@ def combinations_with_goal(
         joint, of_goal, of_other = (
             mutual_information(
                 message, x, of_speaker.episode[known], of_speaker.t[known],
-                names=("message", other.name), n_shuffles=shuffles, n_bootstrap=1, rng=rng,
+                names=("message", other.name), n_shuffles=shuffles, rng=rng,
             )
             for x, shuffles in ((pair, n_shuffles), (goal, 1), (value, 1))
         )  # fmt: skip

@@ -74,7 +74,7 @@ def communication(
         policies: by group; None: those of the run.
         checkpoint: iteration whose rows are read; required if a recording spans several.
         n_shuffles: permutations over episodes behind each p-value.
-        n_bootstrap: bootstrap samples of the episodes, for the intervals.
+        n_bootstrap: bootstrap samples of the episodes, for the interval of the causal influence.
     Raises:
         AnalysisError: unknown agent, label or feature; a message, goal or label of an action with more than 64 values
             or only one.
@@ -87,7 +87,7 @@ def communication(
     actions, no_actions = _listener_actions(of_listener, listener_action)
     spoken, received = _pair_rows(of_speaker, of_listener, lag)
     rng = np.random.default_rng(seed)
-    information = partial(_information, n_shuffles=n_shuffles, n_bootstrap=n_bootstrap, rng=rng)
+    information = partial(_information, n_shuffles=n_shuffles, rng=rng)
     episode, t = of_listener.episode[received], of_listener.t[received]
     code, message_names, goal_names = _code_book(messages, goals)
     influence, notes = _causal_influence(
@@ -173,14 +173,13 @@ def _information(
     *,
     names: tuple[str, str],
     n_shuffles: int,
-    n_bootstrap: int,
     rng: np.random.Generator,
 ) -> MutualInformation:
     """Mutual information of a and b over the rows at which both are known; episode and t: `[row]`."""
     known = a.known & b.known
     return mutual_information(
         a.values[known], b.values[known], episode[known], t[known],
-        names=names, n_shuffles=n_shuffles, n_bootstrap=n_bootstrap, rng=rng,
+        names=names, n_shuffles=n_shuffles, rng=rng,
     )  # fmt: skip
 
 

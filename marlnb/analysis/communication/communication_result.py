@@ -23,7 +23,7 @@ class Combination:
 
     Attributes:
         other: name of the quantity.
-        bits: mutual information of the message and the pair (goal, other), after Miller and Madow's correction.
+        bits: mutual information of the message and the pair (goal, other), by jackknife.
         alone: the larger sum of parts, `I(message; goal) + I(message; other)`, corrected in the same way.
         p_value: of `bits` against pairings with other episodes; Holm over the combinations.
     """
@@ -131,7 +131,7 @@ class Communication(Result):
     def _signalling(self) -> str:
         signal = self.signalling
         bits = f"{signal.corrected:.2f} of {signal.entropy_b:.2f} bits of {self.goal}"
-        evidence = f"(plug-in interval [{signal.low:.2f}, {signal.high:.2f}], chance {signal.chance:.2f}, "
+        evidence = f"(95% interval [{signal.low:.2f}, {signal.high:.2f}], "
         evidence += f"p = {signal.p_value:.2g})"
         text = f"The {self.message} of {self.speaker} tells {bits} {evidence}"
         if not self.speaks:
@@ -160,7 +160,7 @@ class Communication(Result):
         return f"{self.listener} {shown}: {changed}"
 
     def _repr_table(self) -> pd.DataFrame:
-        return self.table()[["measure", "a", "b", "corrected", "chance", "p_value"]]
+        return self.table()[["measure", "a", "b", "corrected", "low", "high", "p_value"]]
 
     def _repr_html_(self) -> str:
         code = pd.DataFrame(self.code.astype(int), index=list(self.messages), columns=list(self.goals))

@@ -17,7 +17,7 @@ from marlnb.analysis.communication.message_influence import _bits
 from marlnb.analysis.stats.mutual_information import (
     counts,
     entropy_bits,
-    miller_madow_bits,
+    jackknife_bits,
     mutual_information,
     mutual_information_bits,
 )
@@ -51,24 +51,47 @@ def test_known_bits() -> None:
     assert counts(np.array([0, 1, 1]), np.array([2, 0, 0]), 2, 3).tolist() == [[0, 0, 1], [2, 0, 0]]
 
 
-def test_the_correction_removes_the_bias() -> None:
+def episode_cells(rng: np.random.Generator, share: float, n_episodes: int) -> np.ndarray:
+    """Counts `[episode, goal, message]` of 25 equal rows each, where a share of the messages names the goal."""
+    goal, message = rng.integers(3, size=n_episodes), rng.integers(6, size=n_episodes)
+    names_goal = rng.random(n_episodes) < share
+    cells = np.zeros((n_episodes, 3, 6))
+    cells[np.arange(n_episodes), goal, np.where(names_goal, goal, message)] = 25
+    return cells
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_the_jackknife_has_no_bias_and_its_interval_the_truth(share: float) -> None:
+    """With 18 cells and 60 episodes, the plug-in estimate is about 0.1 bits too high."""
     rng = np.random.default_rng(0)
-    tables = [counts(rng.integers(0, 4, 200), rng.integers(0, 4, 200), 4, 4) for _ in range(200)]
-    plug_in = np.mean([mutual_information_bits(table) for table in tables])
-    assert plug_in == pytest.approx(9 / (2 * 200 * np.log(2)), rel=0.1)  # (4 - 1)(4 - 1) / 2 n ln 2
-    raw = [entropy_bits(t.sum(1)) + entropy_bits(t.sum(0)) - entropy_bits(t.ravel()) for t in tables]
-    assert np.mean(raw) - 9 / (400 * np.log(2)) == pytest.approx(0, abs=0.002)
-    assert np.mean([miller_madow_bits(table) for table in tables]) < plug_in / 2
+    joint = share * np.eye(3, 6) / 3 + (1 - share) / 18
+    true = float((joint * np.log2(joint / joint.sum(1, keepdims=True) / joint.sum(0))).sum())
+    cells = [episode_cells(rng, share, 60) for _ in range(100)]
+    estimates = [jackknife_bits(each) for each in cells]
+    plug_in = np.mean([float(mutual_information_bits(each.sum(axis=0))) for each in cells])
+    assert np.mean([e.value for e in estimates]) == pytest.approx(true, abs=0.03) and plug_in > true + 0.08
+    assert np.mean([e.low - 1e-9 <= true <= e.high for e in estimates]) > 0.88
+    assert all(e.low <= e.value <= e.high for e in estimates)
 
 
-def test_the_correction_by_hand() -> None:
-    """I = 1 - H(1/4) = 0.188722 bits; four cells, two of each variable, 8 rows: (1 + 1 - 3) / (16 ln 2) = -0.090168."""
-    assert miller_madow_bits(np.array([[3.0, 1.0], [1.0, 3.0]])) == pytest.approx(0.188722 - 0.090168, abs=1e-5)
+def test_the_jackknife_by_hand() -> None:
+    """Episodes of one row each, (0, 0), (0, 0), (1, 1) and (0, 1): I = 0.311278.
+
+    Without (0, 0) it is 2 H(1/3) - log2(3) = 0.251629, without (1, 1) it is 0, without (0, 1) it is H(1/3) = 0.918296.
+    """
+    cells = np.zeros((4, 2, 2))
+    cells[[0, 1, 2, 3], [0, 0, 1, 0], [0, 0, 1, 1]] = 1
+    without = np.array([0.251629, 0.251629, 0.0, 0.918296])
+    result = jackknife_bits(cells)
+    assert result.value == pytest.approx(max(4 * 0.311278 - 3 * without.mean(), 0), abs=1e-5)
+    assert (result.low, result.high) == (0.0, 1.0)  # 0.179 ± 3.18 * sqrt(3 * 0.1155), within 0 and one bit
+    alone = jackknife_bits(cells[:1])
+    assert (alone.value, alone.low, alone.high) == (0.0, 0.0, 0.0)
 
 
 def test_what_one_variable_determines_is_a_share_of_the_smaller_entropy() -> None:
     b = np.tile(np.arange(4), 40)
-    options = {"names": ("half", "b"), "n_shuffles": 5, "n_bootstrap": 5, "rng": np.random.default_rng(0)}
+    options = {"names": ("half", "b"), "n_shuffles": 5, "rng": np.random.default_rng(0)}
     result = mutual_information(b // 2, b, np.repeat(np.arange(20), 8), np.tile(np.arange(8), 20), **options)  # type: ignore[arg-type]
     assert (result.entropy_a, result.entropy_b, result.share) == pytest.approx((1.0, 2.0, 1.0), abs=0.01)
 
@@ -78,9 +101,9 @@ def test_chance_permutes_whole_episodes() -> None:
     rng = np.random.default_rng(1)
     episode, t = np.repeat(np.arange(40), 25), np.tile(np.arange(25), 40)
     a, b = (rng.integers(0, 3, 40)[episode] for _ in range(2))
-    result = mutual_information(a, b, episode, t, names=("a", "b"), n_shuffles=50, n_bootstrap=50, rng=rng)
+    result = mutual_information(a, b, episode, t, names=("a", "b"), n_shuffles=50, rng=rng)
     assert result.chance > 0.03 and result.p_value > 0.05  # 1,000 independent rows would give 0.003
-    same = mutual_information(a, a, episode, t, names=("a", "a"), n_shuffles=50, n_bootstrap=50, rng=rng)
+    same = mutual_information(a, a, episode, t, names=("a", "a"), n_shuffles=50, rng=rng)
     assert same.share == pytest.approx(1.0) and same.p_value == 1 / 51 and same.bits == pytest.approx(same.entropy_a)
 
 
