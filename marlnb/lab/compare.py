@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from math import nan
+from math import comb, nan
 from pathlib import Path
 from typing import Any
 
@@ -267,8 +267,6 @@ def _tests(tasks: Sequence[Sequence[Mapping[str, Any]]], refusals: list[str]) ->
         better, worse: labels. probability: that a run of `better` has the higher score, `[value, low, high]`, as in the
         benchmark report. p: of the Mann-Whitney test of that, two-sided, corrected for the number of tests by Holm.
     """
-    from scipy.stats import mannwhitneyu
-
     from marlnb.analysis.benchmarking.statistics import probability_of_improvement
 
     tests: list[dict[str, Any]] = []
@@ -280,9 +278,8 @@ def _tests(tasks: Sequence[Sequence[Mapping[str, Any]]], refusals: list[str]) ->
         matrices = {k: [[score] for score in values] for k, values in scores.items()}
         for (x, y), estimate in probability_of_improvement(matrices, n_bootstrap=N_BOOTSTRAP).items():
             if estimate.value > 0.5 or (estimate.value == 0.5 and int(x) < int(y)):
-                is_constant = len({*scores[x], *scores[y]}) == 1
-                p = 1.0 if is_constant else float(mannwhitneyu(scores[x], scores[y]).pvalue)
                 names = {"better": curves[int(x)]["label"], "worse": curves[int(y)]["label"]}
+                p = _p_value(scores[x], scores[y])
                 tests.append({**names, "probability": [estimate.value, estimate.low, estimate.high], "p": p})
     tests.sort(key=lambda test: test["p"])
     corrected = 0.0
@@ -290,3 +287,14 @@ def _tests(tasks: Sequence[Sequence[Mapping[str, Any]]], refusals: list[str]) ->
         corrected = max(corrected, min(1.0, test["p"] * (len(tests) - k)))
         test["p"] = corrected
     return tests
+
+
+def _p_value(x: Sequence[float], y: Sequence[float]) -> float:
+    """Of the Mann-Whitney test, two-sided: exact for up to seven runs each, where scores are equal too."""
+    from scipy.stats import PermutationMethod, mannwhitneyu
+
+    if len({*x, *y}) == 1:
+        return 1.0
+    every_order = PermutationMethod()
+    is_exact = comb(len(x) + len(y), len(x)) <= every_order.n_resamples
+    return float(mannwhitneyu(x, y, method=every_order if is_exact else "auto").pvalue)

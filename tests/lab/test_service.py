@@ -191,6 +191,8 @@ def test_settings_are_tested_by_group_if_the_groups_of_any_run_earn_differently(
         ("adversary", [1, 2]), ("agent", [-1, -2]), ("adversary", [0, 0]), ("agent", [0, 0]),
     ]  # fmt: skip
     assert [test["probability"][0] for test in answer["tests"]] == [1, 1]
+    # two of the six orders of four runs separate them as much, ties or not; two tests
+    assert [test["p"] for test in answer["tests"]] == [pytest.approx(2 * 2 / 6)] * 2
 
 
 def test_settings_are_scored_and_tested_at_the_same_frames(tmp_path: Path) -> None:
