@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from marlnb.analysis.benchmarking.marl_eval import RETURN, EvaluatedRun, ScoreKind, check_unique
-from marlnb.analysis.benchmarking.statistics import normalise
+from marlnb.analysis.benchmarking.statistics import few_runs_warning, normalise
 from marlnb.display.formatting import count, format_number
 from marlnb.display.notebook_html import note_html, table_html
 from marlnb.errors import AnalysisError, unknown
@@ -68,11 +68,14 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         rows = [(name, *(f"{mean:.3g}" for mean in scores.mean(axis=0))) for name, scores in self.scores.items()]
-        note = note_html(
-            "Mean normalised score over seeds; marlnb.analysis.benchmarking.statistics has intervals. "
-            + self.describe_scale()
-        )
+        intervals = "Mean normalised score over seeds; marlnb.analysis.benchmarking.statistics has intervals."
+        note = note_html(" ".join((intervals, *(f"Warning: {text}." for text in self.warnings), self.describe_scale())))
         return table_html(("algorithm", *self.tasks), rows) + note
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons not to trust intervals."""
+        return few_runs_warning(min(map(len, self.scores.values())))
 
     def describe_scale(self) -> str:
         """One line for each task: what counts as 0 and as 1."""

@@ -20,6 +20,7 @@ from marlnb.analysis.stats.bootstrap import percentile_interval
 from marlnb.errors import AnalysisError, ShapeError
 
 Aggregate = Callable[[np.ndarray], np.ndarray]
+MIN_RUNS_FOR_INTERVALS = 10
 _MAX_NUMBERS = 4_000_000  # of resampled scores held at once
 
 
@@ -79,6 +80,17 @@ def optimality_gap(scores: np.ndarray) -> np.ndarray:
 
 
 AGGREGATES: dict[str, Aggregate] = {"IQM": iqm, "median": median, "mean": mean, "optimality gap": optimality_gap}
+
+
+def few_runs_warning(n_runs: int) -> tuple[str, ...]:
+    """A warning if intervals over this many runs of each task are too narrow; else nothing, and for one run neither.
+
+    The shares are those of 1,000 simulated means of normal scores of one task; with 10 runs it is 90%.
+    """
+    if n_runs == 1 or n_runs >= MIN_RUNS_FOR_INTERVALS:
+        return ()
+    shares = "49% of cases with 2 runs of one task, 74% with 3, 85% with 5"
+    return (f"only {n_runs} runs of each task: 95% intervals are too narrow; they have the true value in {shares}",)
 
 
 def aggregate(

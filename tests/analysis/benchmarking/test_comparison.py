@@ -46,6 +46,15 @@ def test_scores_by_hand() -> None:
     assert result.describe_scale().splitlines()[1] == "e/two: 0 = random (0), 1 = best run (10)"
 
 
+def test_few_runs_are_warned_of() -> None:
+    """One run has no interval, and those of ten are about as wide as they should be."""
+    runs = [measured("e/one", "x", seed, -40, -20 - seed) for seed in range(10)]
+    warnings = [compare_runs(runs[:n], references=REFERENCES).warnings for n in (1, 3, 10)]
+    (warning,) = warnings[1]
+    assert warnings == [(), (warning,), ()] and warning.startswith("only 3 runs of each task: 95% intervals are too n")
+    assert warning in compare_runs(runs[:3], references=REFERENCES)._repr_html_()
+
+
 def test_best_and_absolute_scores() -> None:
     best = compare_runs(RUNS, references=REFERENCES, which="best")
     np.testing.assert_allclose(best.scores["y"], [[0.5, 1.0]])
