@@ -45,6 +45,8 @@ from marlnb.training.runs.run import Origin
 from marlnb.training.runs.run_folder import Which
 
 N_BOOTSTRAP = 1000
+MAX_ROUNDING = 1e-6
+"""A smaller change of the mean outcome is none; of outcomes above 1, one by a smaller share of the largest."""
 OUTCOMES = ("return", "actions")
 
 
@@ -115,9 +117,10 @@ def trace(
             scores = _restored_scores(rollouts, edits, lines, starts, span, shown)
     clean = rollouts.clean_score
     recovered, low, high = _recovered(clean, corrupted, scores, seed)
+    outcome_of = f"{outcome} of {group or 'all groups'}"
     return Tracing(
         corruption=tuple(json.loads(json.dumps(edit.pinned().to_json())) for edit in edits),
-        outcome=f"{outcome} of {group or 'all groups'}",
+        outcome=outcome_of,
         units="reward" if outcome == "return" else rollouts.units,
         clean=float(clean.mean()),
         corrupted=float(corrupted.mean()),
@@ -131,7 +134,7 @@ def trace(
         settings={"seed": seed, "episodes": episodes, "checkpoint": origin.iteration, "sha256": origin.sha256},
         warnings=(
             *duplicate_warnings(episode_hashes(rollouts.clean), greedy=False),
-            *_warnings(clean, corrupted, episodes),
+            *_warnings(clean, corrupted, episodes, outcome_of),
         ),
     )
 
@@ -227,15 +230,27 @@ def _grid_lines(
 def _recovered(
     clean: np.ndarray, corrupted: np.ndarray, scores: np.ndarray, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Recovered shares `[line, time]` of scores `[line, time, episode]`, and their bootstrap interval."""
+    """Recovered shares `[line, time]` of scores `[line, time, episode]`, and their bootstrap interval.
+
+    NaN if nothing was lost.
+    """
+    if _is_unchanged(clean, corrupted):
+        recovered, low, high = np.full((3, *scores.shape[:2]), np.nan)
+        return recovered, low, high
     lost = clean - corrupted
     gained = scores - corrupted
+    recovered = gained.mean(-1) / lost.mean()
+    weights = bootstrap_weights(len(clean), N_BOOTSTRAP, np.random.default_rng(derive_seed(seed, "trace")))
     with np.errstate(divide="ignore", invalid="ignore"):
-        recovered = gained.mean(-1) / lost.mean()
-        weights = bootstrap_weights(len(clean), N_BOOTSTRAP, np.random.default_rng(derive_seed(seed, "trace")))
         samples = np.tensordot(weights, gained, axes=(1, 2)) / (weights @ lost)[:, None, None]
     low, high = percentile_interval(samples)
     return recovered, low, high
+
+
+def _is_unchanged(clean: np.ndarray, corrupted: np.ndarray) -> bool:
+    """Whether the mean outcomes of clean and corrupted episodes `[episode]` are equal up to rounding."""
+    scale = max(1.0, float(np.abs(clean).max()), float(np.abs(corrupted).max()))
+    return bool(abs((clean - corrupted).mean()) <= MAX_ROUNDING * scale)
 
 
 def _check_same_returns(clean: Trajectories) -> None:
@@ -248,8 +263,11 @@ def _check_same_returns(clean: Trajectories) -> None:
         )
 
 
-def _warnings(clean: np.ndarray, corrupted: np.ndarray, episodes: int) -> Iterator[str]:
+def _warnings(clean: np.ndarray, corrupted: np.ndarray, episodes: int, outcome: str) -> Iterator[str]:
     yield from few_episodes_warning(episodes, MIN_EPISODES_FOR_T_TESTS)
+    if _is_unchanged(clean, corrupted):
+        yield f"the corruption does not change the {outcome}, so nothing can be recovered"
+        return
     lost = paired_test(clean - corrupted)
     if lost.low <= 0 <= lost.high:
         interval = format_interval(lost.mean, lost.low, lost.high)

@@ -27,7 +27,8 @@ class Tracing(Result):
         agents: `[line]`, the agent of each line.
         times: `[time]`, the first restored step of each column.
         span: restored steps.
-        recovered: `[line, time]`, `(restored - corrupted) / (clean - corrupted)`: 0 is nothing, 1 is everything.
+        recovered: `[line, time]`, `(restored - corrupted) / (clean - corrupted)`: 0 is nothing, 1 is everything; NaN if
+            the corruption changes nothing.
         low: `[line, time]`, lower end of its 95% bootstrap interval over episodes (paired).
         high: `[line, time]`, upper end of that interval.
         settings: the options, enough to repeat the tracing.
@@ -73,8 +74,11 @@ class Tracing(Result):
     @property
     def verdict(self) -> str:
         clean, corrupted = format_number(self.clean, 3), format_number(self.corrupted, 3)
+        episodes = f"{self.settings.get('episodes', '?')} episodes"
+        if not np.isfinite(self.recovered).any():
+            return f"The corruption does not change the {self.outcome} ({clean}, {self.units}); {episodes}."
         lost = f"the corruption changes the {self.outcome} from {clean} to {corrupted} ({self.units})"
-        end = f"{self.settings.get('episodes', '?')} episodes; sites were restored one at a time, not together."
+        end = f"{episodes}; sites were restored one at a time, not together."
         finite = np.nan_to_num(self.recovered, nan=-np.inf)
         k, j = np.unravel_index(np.argmax(finite), finite.shape)
         cell = f"{self.sites[k]} of {self.agents[k]} at t={self.times[j]}"

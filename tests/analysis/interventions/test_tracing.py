@@ -79,9 +79,15 @@ def test_recordings_that_other_actions_made_are_rejected(talkers: Run) -> None:
 
 def test_an_empty_corruption_draws_a_warning_and_invalid_requests_are_rejected(talkers: Run) -> None:
     nothing = trace(talkers, Scale("speaker/actor/head", 1.0), sites="speaker/actor/head", times=[0], episodes=8)
-    assert (
-        "NOT TO BE TRUSTED" in repr(nothing) and len(nothing.warnings) == 2 and "no clear effect" in nothing.warnings[1]
-    )
+    assert "NOT TO BE TRUSTED" in repr(nothing) and len(nothing.warnings) == 2
+    assert nothing.verdict.startswith("The corruption does not change the return of all groups (-")
+    assert np.isnan(nothing.recovered).all()
+    rounding = {"outcome": "actions", "group": "speaker", "sites": "speaker/actor/head", "times": [0], "episodes": 8}
+    rounded = trace(talkers, Scale("speaker/actor/head", 1 + 1e-6), **rounding)  # type: ignore[arg-type]
+    assert rounded.clean != rounded.corrupted and np.isnan(rounded.recovered).all() and "nan" not in rounded.verdict
+    assert rounded.warnings[1] == "the corruption does not change the actions of speaker, so nothing can be recovered"
+    slight = trace(talkers, Scale("speaker/actor/head", 0.9), **rounding)  # type: ignore[arg-type]
+    assert slight.recovered[0, 0] > 0
     with pytest.raises(SiteError):
         trace(talkers, OTHER_GOAL, sites="speaker/actor/hed")
     with pytest.raises(AnalysisError, match="'spaker_0'; did"):
