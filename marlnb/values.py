@@ -10,7 +10,7 @@ import numbers
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, fields, is_dataclass
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from marlnb.errors import ConfigError, shown, unknown
 
@@ -21,6 +21,7 @@ _KINDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: 
 
 _HINTS: dict[type[Any], dict[str, Any]] = {}
 
+Number = TypeVar("Number", int, float)
 Reader = Callable[[type, Any, str], Any]  # (class, JSON data, its path) -> dataclass
 
 
@@ -99,6 +100,25 @@ def check_value(value: Any, annotation: Any, path: str, field: Field[Any], read:
     value = _cast(value, annotation, path, read)
     _check_range(value, path, field.metadata)
     return value
+
+
+def checked_number(value: object, kind: type[Number], name: str, **bounds: float) -> Number:
+    """The finite number that an argument must be, as Python's own.
+
+    Args:
+        kind: int or float.
+        name: of the argument, for the message.
+        bounds: its range, in the words of a config field's metadata: ge, gt, le, lt.
+    Raises:
+        ConfigError: a number of another kind, nan, an infinity or one out of range, or no number.
+    """
+    if isinstance(value, str):  # "Infinity" as well
+        raise _wrong(value, kind, name)
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral) and not math.isfinite(value):
+        raise ConfigError(f"{name} must be a finite number; got {shown(value)}")
+    number = kind(_cast_scalar(value, kind, name))
+    _check_range(number, name, bounds)
+    return number
 
 
 def _cast(value: Any, annotation: Any, path: str, read: Reader | None) -> Any:

@@ -21,9 +21,9 @@ from marlnb.analysis.stats.paired_test import Intervals
 from marlnb.config import EnvConfig
 from marlnb.envs.external.interface import publish_evaluation
 from marlnb.envs.workers.closing import closing_pools
-from marlnb.errors import AnalysisError, ConfigError, unknown
+from marlnb.errors import AnalysisError, ConfigError, shown, unknown
 from marlnb.models.hooks.apply_edits import edit_targets
-from marlnb.models.hooks.edit import Edit
+from marlnb.models.hooks.edit import Edit, plain
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec
 from marlnb.training.policies.compatibility import check_fit, check_group_fit
@@ -32,6 +32,7 @@ from marlnb.training.policies.policy_source import PolicySource, PolicySourceLik
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run_folder import Which
 from marlnb.training.runs.saved_edits import load_edits, save_edits, write_result
+from marlnb.values import checked_number
 
 MAX_INTERVENTION_ENVS = 256
 
@@ -95,6 +96,7 @@ def intervene(
     policy_source = as_policy_source(policy_source)
     edits = _resolve_edits(policy_source, edits)
     _check(edits, partners, episodes, seed, n_envs, intervals)
+    strengths = None if strengths is None else _checked_strengths(strengths)
     edits_by_arm = _at_strengths(edits, strengths)
     stated_edits = tuple(json.loads(json.dumps(edit.pinned().to_json())) for edit in edits)
     origin = policy_source.origin(checkpoint)
@@ -133,7 +135,7 @@ def intervene(
             "n_envs": n_envs,
             "checkpoint": origin.iteration,
             "sha256": origin.sha256,
-            "strengths": None if strengths is None else list(strengths),
+            "strengths": strengths,
             "rows": rows if rows is None or isinstance(rows, str) else "a bool array",
             "given": None if given is None else sorted(set(filter(None, outcomes.classes))),
         },
@@ -221,11 +223,20 @@ def _touched_agents(
     return of_edits | {agent for group in partner_groups for agent in spec.group(group).agents}
 
 
+def _checked_strengths(strengths: object) -> list[float]:
+    if isinstance(strengths, str) or not isinstance(strengths, Iterable):
+        raise ConfigError(f"strengths must be a list of numbers; got {shown(strengths)}")
+    numbers = [plain(value) for value in strengths]
+    if not numbers:
+        raise ConfigError("strengths must be at least one number; got none")
+    for k, number in enumerate(numbers):
+        checked_number(number, float, f"strengths[{k}]")
+    return numbers
+
+
 def _at_strengths(edits: Sequence[Edit], strengths: Sequence[float] | None) -> list[list[Edit]]:
     if strengths is None:
         return [list(edits)]
-    if not len(strengths):
-        raise ConfigError("strengths must be at least one number; got none")
     if not any(edit.strength_field for edit in edits):
         raise ConfigError(
             f"strengths= needs an edit with a strength (steer, scale, noise or clamp); got "

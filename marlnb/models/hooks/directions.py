@@ -21,7 +21,8 @@ from torch import Tensor
 
 from marlnb.display.notebook_html import facts_html
 from marlnb.errors import ConfigError, ShapeError, unknown
-from marlnb.models.hooks.edit import EDITS, Change, Edit, EditTarget, Window
+from marlnb.models.hooks.edit import EDITS, Change, Edit, EditTarget, Window, plain
+from marlnb.values import checked_number
 
 Agents = tuple[int | str, ...] | str | None
 
@@ -49,9 +50,10 @@ class Direction:
     def __post_init__(self) -> None:
         object.__setattr__(self, "vector", tuple(float(x) for x in self.vector))
         for name in ("mean", "scale"):
-            object.__setattr__(self, name, float(getattr(self, name)))
+            number = checked_number(plain(getattr(self, name)), float, f"{name}= of a direction")
+            object.__setattr__(self, name, number)
         length = sqrt(sum(x * x for x in self.vector))
-        if abs(length - 1) > 1e-3:
+        if not abs(length - 1) <= 1e-3:  # nan as well
             raise ShapeError(f"a direction has length 1; that of {self.concept!r} at {self.site!r} has {length:.4g}")
 
     def __repr__(self) -> str:

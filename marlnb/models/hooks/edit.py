@@ -18,6 +18,7 @@ from marlnb.errors import ConfigError, ShapeError, unknown
 from marlnb.models.hooks.activation_sources import open_activation_source
 from marlnb.models.hooks.sites import OBSERVATION, Site
 from marlnb.plugins.registry import Registry
+from marlnb.values import checked_number
 
 if TYPE_CHECKING:
     from marlnb.models.policies.policy import Policy
@@ -77,12 +78,14 @@ class Edit(ABC):
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            object.__setattr__(self, item.name, _plain(getattr(self, item.name)))
+            object.__setattr__(self, item.name, plain(getattr(self, item.name)))
         for name in ("units", "agents"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else _indices_or_names(name, value))
+        if self.strength_field is not None:
+            checked_number(getattr(self, self.strength_field), float, self._argument(self.strength_field))
         if self.t is not None and not isinstance(self.t, int):
-            object.__setattr__(self, "t", tuple(_plain(bound) for bound in self.t))
+            object.__setattr__(self, "t", tuple(plain(bound) for bound in self.t))
         start, stop = self.window
         if start < 0 or (stop is not None and stop <= start):
             raise ConfigError(f"invalid time window t={self.t!r}; valid: a step, or (first, stop) with first < stop")
@@ -111,6 +114,10 @@ class Edit(ABC):
         """(factor, offset), each broadcastable to `[agent, unit]`, of a change h' = factor h + offset; factor 0 stands
         for h' = offset. None: the change is another one."""
         return None
+
+    def _argument(self, name: str) -> str:
+        """A field in messages: `factor= of Scale`."""
+        return f"{name}= of {type(self).__name__}"
 
     def at_strength(self, strength: float) -> Edit:
         """The same edit with another strength.
@@ -161,9 +168,9 @@ def _indices_or_names(name: str, value: Any) -> tuple[int | str, ...]:
     Raises:
         ConfigError: there is something else, such as a mask: its booleans would be taken for the indices 0 and 1.
     """
-    value = _plain(value)
+    value = plain(value)
     several = isinstance(value, Iterable) and not isinstance(value, str)
-    chosen = tuple(_plain(item) for item in value) if several else (value,)
+    chosen = tuple(plain(item) for item in value) if several else (value,)
     for item in chosen:
         if isinstance(item, bool) or not isinstance(item, int | str):
             raise ConfigError(
@@ -173,7 +180,7 @@ def _indices_or_names(name: str, value: Any) -> tuple[int | str, ...]:
     return chosen
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """The Python number or string of a scalar of numpy or torch; anything else is returned unchanged."""
     is_scalar = isinstance(value, np.generic) or (isinstance(value, np.ndarray | Tensor) and value.ndim == 0)
     return value.item() if is_scalar else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -10,8 +11,9 @@ from torch import Tensor
 
 from marlnb.errors import ConfigError, ShapeError
 from marlnb.models.hooks.activation_sources import open_activation_source, source_path
-from marlnb.models.hooks.edit import EDITS, Change, Edit, EditTarget
+from marlnb.models.hooks.edit import EDITS, Change, Edit, EditTarget, plain
 from marlnb.specs import derive_seed
+from marlnb.values import checked_number
 
 ABLATIONS = ("zero", "mean", "resample")
 
@@ -47,8 +49,11 @@ class Ablate(Edit):
             )
         if self.value in ("mean", "resample") and self.source is None:
             raise ConfigError(f"an ablation to {self.value!r} needs source=, a recording of these agents")
-        if not isinstance(self.value, str | int | float):
-            object.__setattr__(self, "value", tuple(float(x) for x in self.value))
+        if isinstance(self.value, Iterable) and not isinstance(self.value, str):
+            values = tuple(checked_number(plain(x), float, self._argument("value")) for x in self.value)
+            object.__setattr__(self, "value", values)
+        elif not isinstance(self.value, str):
+            checked_number(self.value, float, self._argument("value"))
 
     @property
     def is_random(self) -> bool:
@@ -133,6 +138,10 @@ class Noise(Edit):
 
     scale: float = 1.0
     seed: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checked_number(self.scale, float, self._argument("scale"), ge=0)
 
     @property
     def is_random(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from math import nan
 from pathlib import Path
 
 import numpy as np
@@ -186,6 +187,13 @@ def test_strengths_and_partners(talkers: Run) -> None:
         intervene(talkers)
     with pytest.raises(ConfigError, match="needs an edit with a strength"):
         intervene(talkers, BlockChannel("listener", value=0.0), strengths=[1])
+    for wrong, message in (
+        ([nan, 1], r"strengths\[0\] must be a finite number; got nan"),
+        (["a"], r"strengths\[0\] must be a number; got 'a'"),
+        (2, "strengths must be a list of numbers; got 2"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            intervene(talkers, Noise("speaker/actor/head"), strengths=wrong)  # type: ignore[arg-type]
     with pytest.raises(SiteError):
         intervene(talkers, Scale("listener/actor/hiden_1"), episodes=2)
 
@@ -224,7 +232,7 @@ def test_an_edit_that_json_cannot_state_fails_before_anything_is_played(
 ) -> None:
     monkeypatch.setattr("marlnb.analysis.interventions.intervene.roll_out", None)
     with pytest.raises(TypeError, match="not JSON serializable"):
-        intervene(lives, Scale("a/actor/hidden_1", 1j), episodes=2)  # type: ignore[arg-type]
+        intervene(lives, Ablate("a/actor/hidden_1", seed=1j), episodes=2)  # type: ignore[arg-type]
 
 
 def test_patching_a_recurrent_state_changes_later_actions(lives: Run) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +13,16 @@ from torch import Tensor
 from marlnb.errors import ConfigError, ShapeError, SiteError
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
-from marlnb.models.hooks.directions import Direction, Steer
+from marlnb.models.hooks.directions import Clamp, Direction, Raise, Steer
 from marlnb.models.hooks.edit import EDITS, Edit
-from marlnb.models.hooks.edits import Ablate, Scale
+from marlnb.models.hooks.edits import Ablate, Noise, Scale
 from marlnb.models.hooks.edits_patch import Patch
 from marlnb.models.policies.actor_critic import ActorCritic
 
 CASES = [(kind, share) for kind in ("mlp", "gru") for share in (True, False)]
+
+
+ALONG = Direction("a/b", "a_0", (1.0, 0.0), 0.5, 2.0)
 
 
 def logits(policy: ActorCritic, observations: dict[str, Tensor]) -> Tensor:
@@ -124,7 +128,6 @@ def test_a_mask_is_an_error_that_names_its_indices(name: str, mask: object) -> N
 
 
 def test_numbers_of_numpy_and_torch_are_those_of_python() -> None:
-    vector = Direction("a/b", "a_0", (1.0, 0.0), 0.5, 2.0)
     cases = [
         (Ablate("*", units=np.flatnonzero(MASK)), Ablate("*", units=(1, 3))),
         (Ablate("*", units=torch.from_numpy(MASK).nonzero()[:, 0]), Ablate("*", units=(1, 3))),
@@ -133,11 +136,38 @@ def test_numbers_of_numpy_and_torch_are_those_of_python() -> None:
         (Ablate("*", np.float32(0.5), t=(np.int64(1), None)), Ablate("*", 0.5, t=(1, None))),
         (Ablate("*", torch.arange(2.0), units=np.int64(1)), Ablate("*", (0.0, 1.0), units=(1,))),
         (Patch("*", from_agents=np.array(["a_0"]), shift=np.int8(0)), Patch("*", from_agents=("a_0",))),
-        (Steer("*", replace(vector, mean=np.float32(0.5)), np.float32(2)), Steer("*", vector, 2.0)),
+        (Steer("*", replace(ALONG, mean=np.float32(0.5)), np.float32(2)), Steer("*", ALONG, 2.0)),
     ]
     for edit, expected in cases:
         assert edit == expected
         assert json.dumps(edit.to_json()) == json.dumps(expected.to_json())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda number: Scale("*", number), "factor= of Scale"),
+        (lambda number: Ablate("*", number), "value= of Ablate"),
+        (lambda number: Ablate("*", [0.0, number]), "value= of Ablate"),  # type: ignore[arg-type]
+        (lambda number: Noise("*", number), "scale= of Noise"),
+        (lambda number: Clamp("*", number), "value= of Clamp"),
+        (lambda number: Raise("*", number, ALONG), "value= of Raise"),
+        (lambda number: Steer("*", ALONG, number), "strength= of Steer"),
+        (lambda number: Scale("*").at_strength(number), "factor= of Scale"),
+        (lambda number: replace(ALONG, mean=number), "mean= of a direction"),
+        (lambda number: Edit.from_json({"edit": "scale", "site": "*", "factor": number}), "factor= of Scale"),
+    ],
+)
+def test_numbers_of_an_edit_are_finite(make: Callable[[Any], object], message: str) -> None:
+    for number in (float("nan"), float("inf"), -np.inf, np.float32("nan"), None, True, 1j):
+        with pytest.raises(ConfigError, match=rf"{message} must be a (finite )?number; got"):
+            make(number)
+    with pytest.raises(ConfigError, match=r"factor= of Scale must be a number; got '2'"):
+        Scale("*", "2")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"scale= of Noise must be at least 0; got -1"):
+        Noise("*", -1)
+    with pytest.raises(ShapeError, match=r"has length 1; .* has nan"):
+        replace(ALONG, vector=(float("nan"), 1.0))
 
 
 def test_an_edit_survives_json() -> None:
