@@ -23,6 +23,7 @@ from marlnb.recording.file.array import LabelledArray
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.extract import EpisodeNumbers, Patterns
+from marlnb.values import checked_number
 
 BATCH_ROWS = 4096
 
@@ -42,11 +43,12 @@ def to_nwb(
         recording: what is converted.
         path: the new file, `<name>.nwb`.
         sites, fields, episodes: as in `to_xarray`.
-        step_s: seconds that one step takes on the file's clock.
+        step_s: seconds that one step takes on the file's clock, more than 0.
     Raises:
         RecordingError, SiteError: the file exists, or something requested is not recorded.
-        ConfigError: pynwb is not installed.
+        ConfigError: pynwb is not installed, or step_s is no such number.
     """
+    step_s = checked_number(step_s, float, "step_s", gt=0)
     recording = opened_recording(recording)
     pynwb = optional_import("pynwb")
     selection = select_arrays(recording, sites=sites, fields=fields, episodes=episodes)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from marlnb.envs.mpe.simple_speaker_listener import SimpleSpeakerListenerConfig
-from marlnb.errors import RecordingError
+from marlnb.errors import ConfigError, RecordingError
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.export.arrays import to_pandas, to_xarray
 from marlnb.recording.export.minari import to_minari
@@ -183,3 +183,9 @@ def test_nwb_is_valid_and_holds_units_by_time(talk: Recording, tmp_path: Path) -
         np.testing.assert_allclose(values.loc[range(4)], talk.episodes["listener_0"])
     with pytest.raises(RecordingError, match="already exists"):
         to_nwb(talk, path)
+    slower = to_nwb(talk, tmp_path / "slower.nwb", sites=[], fields=["reward"], step_s=2)
+    with pynwb.NWBHDF5IO(str(slower), "r") as io:
+        assert io.read().trials["stop_time"][0] == 12.0
+    for step_s, message in ((-0.5, "more than 0; got -0.5"), (float("nan"), "a finite number; got nan")):
+        with pytest.raises(ConfigError, match=f"step_s must be {message}"):
+            to_nwb(talk, tmp_path / "never.nwb", step_s=step_s)
