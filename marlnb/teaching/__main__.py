@@ -1,14 +1,13 @@
 """For teachers: make the students' versions of exercises, and measure the memory that a class needs.
 
 python -m marlnb.teaching students teaching-solutions/*.ipynb --out notebooks/teaching
-python -m marlnb.teaching students teaching-solutions/*.ipynb --out ~/class --data data/speaker_listener
+python -m marlnb.teaching students teaching-solutions/*.ipynb --out ~/class
 python -m marlnb.teaching memory teaching-solutions/*.ipynb
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 from pathlib import Path
 
@@ -26,7 +25,6 @@ def main(arguments: list[str] | None = None) -> int:
     students = commands.add_parser("students", help="write the versions without solutions")
     students.add_argument("notebooks", nargs="+", type=Path)
     students.add_argument("--out", required=True, type=Path, help="folder for the students' versions")
-    students.add_argument("--data", type=Path, help="trained agents that the exercises open; copied to OUT/data")
     memory = commands.add_parser(
         "memory", help="execute notebooks and print the peak memory and computing time of their kernels"
     )
@@ -35,8 +33,6 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         for path in options.notebooks:
             print(_students(path, options.out) if options.what == "students" else _memory(path), flush=True)
-        if options.what == "students" and options.data is not None:
-            print(shutil.copytree(options.data, options.out / "data" / options.data.name, dirs_exist_ok=True))
     except (MarlnbError, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2

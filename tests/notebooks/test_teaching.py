@@ -77,6 +77,7 @@ def test_the_students_version_is_made_from_the_solutions(path: Path) -> None:
     assert student == student_version(instructor), "python -m marlnb.teaching students ... was not run again"
     text = nbformat.writes(student)
     assert "copytree" not in text  # it keeps modes: copies of read-only data could not be written
+    assert "cwd" not in text  # a student may keep the notebook in any folder
     assert "SOLUTION" not in text and "Instructor" not in text and "assert" not in text
     for notebook in (instructor, student):
         code = [cell for cell in notebook.cells if cell.cell_type == "code"]
