@@ -23,7 +23,7 @@ from marlnb.envs.external.interface import publish_evaluation
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, ConfigError, shown, unknown
 from marlnb.models.hooks.apply_edits import edit_targets
-from marlnb.models.hooks.edit import Edit, plain
+from marlnb.models.hooks.edit import Edit, edit_list, plain
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec
 from marlnb.training.policies.compatibility import check_fit, check_group_fit
@@ -155,7 +155,7 @@ def intervene(
 def _resolve_edits(policy_source: PolicySource, edits: Edit | Sequence[Edit] | str) -> Sequence[Edit]:
     if isinstance(edits, str):
         return load_edits(policy_source, edits)
-    return [edits] if isinstance(edits, Edit) else [*edits]
+    return edit_list(edits)
 
 
 def _check(

@@ -40,7 +40,7 @@ from marlnb.analysis.stats.random_directions import MIN_FREE_DIMENSIONS, free_di
 from marlnb.config import EnvConfig
 from marlnb.display.formatting import count
 from marlnb.envs.workers.closing import closing_pools
-from marlnb.errors import AnalysisError, ConfigError
+from marlnb.errors import AnalysisError, ConfigError, shown
 from marlnb.models.hooks.directions import Direction
 from marlnb.specs import GroupSpec
 from marlnb.training.policies.compatibility import check_fit
@@ -122,6 +122,7 @@ def usage(
         raise ConfigError(
             f"n_random_directions must be 1 or more and episodes 2 or more; got {n_random_directions} and {episodes}"
         )
+    _check_directions(directions)
     fitted = None if isinstance(directions, Direction | Sequence) else directions.checkpoint
     directions, decodable = _resolve_directions(directions, agent)
     site, agent, name = directions[0].site, directions[0].agent, _concept(directions)
@@ -186,6 +187,16 @@ def _concept(directions: Sequence[Direction]) -> str:
         direction.concept if len(directions) == 1 else direction.concept.split(" = ")[0] for direction in directions
     }
     return ", ".join(sorted(names)) or "a direction"
+
+
+def _check_directions(source: object) -> None:
+    parts = source if isinstance(source, Sequence) and not isinstance(source, str) else [source]
+    if all(isinstance(part, Direction) for part in parts) or hasattr(source, "directions"):
+        return
+    raise ConfigError(
+        "usage needs directions= to be a Direction, as decoding.direction() returns, several of them, or a decoding; "
+        f"got {shown(source)}"
+    )
 
 
 def _resolve_directions(

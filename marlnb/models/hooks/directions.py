@@ -11,7 +11,7 @@ standard deviation `s`:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from math import sqrt
 from typing import Any, ClassVar
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from marlnb.display.notebook_html import facts_html
-from marlnb.errors import ConfigError, ShapeError, unknown
+from marlnb.errors import ConfigError, ShapeError, shown, unknown
 from marlnb.models.hooks.edit import EDITS, Change, Edit, EditTarget, Window, plain
 from marlnb.values import checked_number
 
@@ -172,7 +172,9 @@ class Erase(Edit):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        directions = (self.directions,) if isinstance(self.directions, Direction | Mapping) else self.directions
+        given: Any = self.directions
+        is_several = isinstance(given, Iterable) and not isinstance(given, Direction | Mapping)
+        directions = tuple(given) if is_several else (given,)
         if not directions:
             raise ConfigError("Erase needs one or more Directions, as decoding.direction() returns; got none")
         object.__setattr__(self, "directions", tuple(as_direction(direction) for direction in directions))
@@ -262,7 +264,12 @@ class Raise(Edit):
 
 
 def as_direction(direction: Direction | Mapping[str, object]) -> Direction:
-    return direction if isinstance(direction, Direction) else Direction(**direction)  # type: ignore[arg-type]
+    """Raises ConfigError: neither a direction nor what its `to_json` returned."""
+    if isinstance(direction, Direction):
+        return direction
+    if not isinstance(direction, Mapping):
+        raise ConfigError(f"expected a Direction, as decoding.direction() returns; got {shown(direction)}")
+    return Direction.from_json(direction)
 
 
 def vectors(directions: Sequence[Direction], target: EditTarget) -> Tensor:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from marlnb.errors import ConfigError, ShapeError, unknown
+from marlnb.errors import ConfigError, ShapeError, shown, unknown
 from marlnb.models.hooks.activation_sources import open_activation_source
 from marlnb.models.hooks.sites import OBSERVATION, Site
 from marlnb.plugins.registry import Registry
@@ -160,6 +160,19 @@ class Edit(ABC):
         except (TypeError, ValueError) as error:
             raise ConfigError(f"edit {kind.name!r}: {error}") from error
         return edit
+
+
+def edit_list(edits: Edit | Iterable[Edit]) -> list[Edit]:
+    """One or several edits, as a list.
+
+    Raises:
+        ConfigError: there is something else.
+    """
+    edits = [edits] if isinstance(edits, Edit) or not isinstance(edits, Iterable) else list(edits)
+    for edit in edits:
+        if not isinstance(edit, Edit):
+            raise ConfigError(f"expected an edit or a list of edits, such as mnb.Ablate(site); got {shown(edit)}")
+    return edits
 
 
 def _indices_or_names(name: str, value: Any) -> tuple[int | str, ...]:

@@ -17,7 +17,7 @@ from marlnb.envs.vector import Step, VectorEnv
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import ConfigError, RecordingError
 from marlnb.models.hooks.apply_edits import edited
-from marlnb.models.hooks.edit import Edit
+from marlnb.models.hooks.edit import Edit, edit_list
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.scripted import NoOpPolicy
 from marlnb.recording.file.opened import opened_if_file
@@ -46,7 +46,7 @@ def animate(
     seed: int | None = None,
     explore: bool | None = None,
     checkpoint: Which | None = None,
-    edits: Sequence[Edit] | None = None,
+    edits: Edit | Sequence[Edit] | None = None,
     env: EnvConfig | None = None,
     policy_source: PolicySourceLike | None = None,
     steps_per_s: float = 10.0,
@@ -67,7 +67,7 @@ def animate(
         seed: of a run's episode 0; None: 1000.
         explore: of a run: sample actions; None: take the most likely ones.
         checkpoint: of a run; None: the last one.
-        edits: of a run's policies, in force during the episode.
+        edits: one or several of a run's policies, in force during the episode.
         env: another environment, as for `evaluate`; for a recording its own, where `policy_source` has another.
         policy_source: of a recording: whose policies were recorded, where the file is in no run folder.
         steps_per_s: how fast it plays.
@@ -91,8 +91,9 @@ def animate(
         title = _take_recorded(camera, source, episode, policy_source, env)
     else:
         start = SEED if seed is None else seed
+        applied = edit_list(edits or ())
         title = _take_played(
-            camera, as_policy_source(source), (start + episode) % SEED_SPAN, bool(explore), checkpoint, edits or (), env
+            camera, as_policy_source(source), (start + episode) % SEED_SPAN, bool(explore), checkpoint, applied, env
         )
     animation = Animation(camera.frames, camera.captions, title=title, steps_per_s=steps_per_s, note=camera.note)
     if path is not None:

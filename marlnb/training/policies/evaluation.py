@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from marlnb.envs.external.interface import publish_evaluation
 from marlnb.envs.vector import VectorEnv
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import ConfigError, unknown
+from marlnb.models.hooks.edit import Edit, edit_list
 from marlnb.models.policies.policy import Policy, device_of
 from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.specs import derive_seed
@@ -31,9 +32,6 @@ from marlnb.training.runs.run_folder import Which
 from marlnb.training.runs.status import EXPLORING, GREEDY
 from marlnb.training.shared_return import shared_return
 from marlnb.values import validate
-
-if TYPE_CHECKING:
-    from marlnb.models.hooks.edit import Edit
 
 MAX_EVALUATION_ENVS = 32
 EnvLike = EnvConfig | str | None
@@ -166,7 +164,7 @@ def evaluate(
     explore: bool = DEFAULTS.explore,
     env: EnvLike = None,
     policy: Literal["run", "random"] = "run",
-    edits: Sequence[Edit] = (),
+    edits: Edit | Sequence[Edit] = (),
     checkpoint: Which = "last",
     n_envs: int | None = None,
     callback: RolloutCallback | None = None,
@@ -181,7 +179,7 @@ def evaluate(
         explore: sample actions; otherwise take the most likely.
         env: another environment, by name or configuration, whose groups have the same names, sizes and spaces.
         policy: "run", or "random" for a baseline.
-        edits: interventions at the policies' sites, during this evaluation only.
+        edits: one or several interventions at the policies' sites, during this evaluation only.
         checkpoint: "last", "best" (where groups are rewarded differently "best:<group>") or an iteration.
         n_envs: environments stepped at once.
         callback: called around every step (`marlnb.training.collect.episodes.RolloutCallback`); its exceptions end the
@@ -200,6 +198,7 @@ def evaluate(
         raise ConfigError("a random policy has no sites to edit; use policy='run'")
     if policy == "random" and checkpoint != "last":
         raise ConfigError(f"a random policy has no checkpoints; got checkpoint={checkpoint}; use policy='run'")
+    applied = edit_list(edits)
     policy_source = as_policy_source(policy_source, trust=trust)
     n_envs = choose_n_envs(policy_source, episodes, n_envs)
     policies, iteration = _policies(policy_source, policy, checkpoint)
@@ -208,16 +207,21 @@ def evaluate(
         if env is not None:
             check_fit(policy_source.spec, built.spec)
         publish_evaluation(built, policy_source.path / EVALUATION)
-        if edits:
+        if applied:
             from marlnb.models.hooks.apply_edits import edited
 
-            stack.enter_context(edited(policies, edits))
+            stack.enter_context(edited(policies, applied))
         start = time.perf_counter()
         table = score_policies(built, policies, episodes=episodes, seed=seed, explore=explore, callback=callback)
         seconds = time.perf_counter() - start
     if config is None and policy_source.experiment is not None:
         config = policy_source.experiment.env
-    facts = {"env": built.spec.name, "env_options": _options_of(config), "checkpoint": iteration, "edits": tuple(edits)}
+    facts = {
+        "env": built.spec.name,
+        "env_options": _options_of(config),
+        "checkpoint": iteration,
+        "edits": tuple(applied),
+    }
     return summarise(table, policy=policy, seed=seed, explore=explore, seconds=seconds, **facts)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marlnb.errors import ConfigError, RunError, shown, unknown
-from marlnb.models.hooks.edit import Edit
+from marlnb.models.hooks.edit import Edit, edit_list
 from marlnb.paths import expanded
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import read_json, write_atomically
@@ -29,7 +29,7 @@ def save_edits(
     Raises:
         RunError: the name exists and `replace` is False.
     """
-    policy_source, edits = as_policy_source(policy_source), [edits] if isinstance(edits, Edit) else list(edits)
+    policy_source, edits = as_policy_source(policy_source), edit_list(edits)
     path = _path(policy_source, name)
     if path.exists() and not replace:
         raise RunError(f"{path} exists already; choose another name or use replace=True")

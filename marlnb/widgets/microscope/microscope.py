@@ -13,7 +13,7 @@ from marlnb.analysis.decoding.result import Decoding
 from marlnb.config import EnvConfig
 from marlnb.display.formatting import format_number
 from marlnb.errors import AnalysisError, RecordingError
-from marlnb.models.hooks.edit import Edit
+from marlnb.models.hooks.edit import Edit, edit_list
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
@@ -219,7 +219,7 @@ class Microscope:
             RecordingError: the policies that were recorded are not known.
             SiteError, ShapeError, ConfigError: as `mnb.evaluate`.
         """
-        sides = self.comparison.edited(self.view, [edits] if isinstance(edits, Edit) else list(edits))
+        sides = self.comparison.edited(self.view, edit_list(edits))
         self.show(sides, self.t)
         return return_changes(sides)
 

@@ -20,7 +20,7 @@ from marlnb.analysis.interventions.usage_result import UsageTest
 from marlnb.analysis.representations.tuning import tuning
 from marlnb.analysis.stats.given_patterns import explained_share, patterns, without
 from marlnb.analysis.stats.random_directions import matched_directions, random_directions
-from marlnb.errors import AnalysisError
+from marlnb.errors import AnalysisError, ConfigError
 from marlnb.groundtruth.envs.sparse_signals import SparseSignalsConfig
 from marlnb.models.hooks.directions import Direction
 from marlnb.models.networks.configs.mlp import MLPConfig
@@ -91,6 +91,9 @@ def test_a_unit_that_the_head_reads_is_used_and_its_copy_is_not(planted: Agents)
 
 def test_the_effect_is_that_of_the_edit_computed_by_hand(planted: Agents) -> None:
     """One step's total variation, erased to the mean 0.4, for every t of every episode."""
+    for wrong in ("goal", ["goal"], 3):
+        with pytest.raises(ConfigError, match=r"directions= to be a Direction, as .*, or a decoding; got"):
+            usage(planted, wrong)  # type: ignore[arg-type]
     result = usage(planted, unit(0), episodes=6, seed=100, n_envs=4, n_random_directions=1)
     policy = planted.policies()["a"]
     expected = []

@@ -111,6 +111,12 @@ def test_directions_survive_json_and_misfits_raise(build_policy: Callable[..., A
         assert Edit.from_json(json.loads(json.dumps(edit.to_json()))) == edit
     with pytest.raises(ConfigError, match="needs a Direction"):
         Steer(SITE)
+    for wrong in (np.zeros(8), [0.6, -0.8], "goal"):
+        for make in (Steer, Erase):
+            with pytest.raises(ConfigError, match=r"expected a Direction, as decoding\.direction\(\) returns; got"):
+                make(SITE, wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="did you mean 'scale'"):
+        Steer(SITE, {**along.to_json(), "scal": 1.0})  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="no strength"):
         along.erase().at_strength(2.0)
     policy = build_policy()

@@ -143,7 +143,7 @@ def test_a_recorded_episode_is_played_again_or_its_pictures_are_shown(talkers: R
 
 
 def test_an_edit_changes_what_is_shown(talkers: Run, episode: Animation) -> None:
-    edited = animate(talkers, 3, edits=[Ablate("listener/actor/hidden_2")], max_width=120, max_steps=8)
+    edited = animate(talkers, 3, edits=Ablate("listener/actor/hidden_2"), max_width=120, max_steps=8)
     assert len(edited) == 8 and "continues after these 8 steps" in edited.note and "with ablate" in edited.title
     np.testing.assert_array_equal(edited.frame(0), episode.frame(0))
     assert (edited.frame(7) != episode.frame(7)).any()

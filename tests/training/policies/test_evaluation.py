@@ -89,6 +89,10 @@ def test_an_edit_changes_the_outcome_during_the_evaluation_only(native_run: Run)
     assert edited.return_mean != plain.return_mean
     assert evaluate(native_run, episodes=40).return_mean == plain.return_mean
     assert edited.to_json()["edits"][0]["site"] == "listener/actor/hidden_1"
+    single = evaluate(native_run, episodes=40, edits=Ablate("listener/actor/hidden_1"))
+    assert (single.return_mean, single.edits) == (edited.return_mean, edited.edits)
+    with pytest.raises(ConfigError, match=r"expected an edit or a list of edits, .*; got 'deaf'"):
+        evaluate(native_run, episodes=4, edits=["deaf"])  # type: ignore[list-item]
     with pytest.raises(SiteError, match="listener/actor/hidden_1"):
         evaluate(native_run, episodes=4, edits=[Ablate("listener/actor/hidden_9")])
 
