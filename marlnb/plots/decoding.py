@@ -225,6 +225,8 @@ def decoding_map(
     label = f"{metrics[0]}\n({scale})"
     heat_map(ax, values, rows=row_names, columns=column_names, text=text, low=lowest, high=1, label=label, font_size=8)
     across = f"{AXIS_LABELS.get(x, x)}\n● above chance by {CORRECTION_NAMES[correction]} correction (p ≤ 0.05)"
+    if missing := next((result.missing_shuffles for result in results if result.missing_shuffles), ""):
+        across += f"\ntoo few shuffles: {missing}"
     ax.xaxis.label.set_fontsize(9)
     warnings = list(dict.fromkeys(warning for result in results for warning in result.warnings))
     return finish(ax, title=heading, x=across, y=AXIS_LABELS.get(y, y), grid="", warnings=warnings)

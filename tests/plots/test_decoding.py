@@ -79,6 +79,8 @@ def test_scores_of_too_few_shuffles_are_named_as_such() -> None:
     for n_shuffles, name in ((3, "too few shuffles"), (19, "not above chance")):
         ax = plots.decoding_over_time(decoding(*scores, n_shuffles=n_shuffles))
         assert [line.get_label() for line in ax.lines][1] == name
+        across = plots.decoding_map(decoding(*scores, n_shuffles=n_shuffles), x="t", y="agent").get_xlabel()
+        assert ("too few shuffles: p = 0.05 needs 19 shuffles of the labels, got 3" in across) == (n_shuffles == 3)
 
 
 def test_the_curve_over_time_of_one_site() -> None:

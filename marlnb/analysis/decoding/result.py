@@ -181,9 +181,14 @@ class Decoding(Result):
 
     def conclusion_of(self, score: DecodingScore) -> str:
         """As `score.conclusion`; "too few shuffles" if no score of this result could be above chance."""
-        if score.conclusion == "not above chance" and self.n_shuffles < MIN_SHUFFLES:
-            return TOO_FEW
-        return score.conclusion
+        return TOO_FEW if score.conclusion == "not above chance" and self.missing_shuffles else score.conclusion
+
+    @property
+    def missing_shuffles(self) -> str:
+        """How many shuffles a score that is above chance needs; empty if there are enough."""
+        if self.n_shuffles >= MIN_SHUFFLES:
+            return ""
+        return f"p = {ALPHA} needs {MIN_SHUFFLES} shuffles of the labels, got {self.n_shuffles}"
 
     def _describe(self, score: DecodingScore) -> str:
         at_t = "" if score.t is None else f" at t={score.t}"
@@ -193,13 +198,12 @@ class Decoding(Result):
         is_observed = score.is_feed_forward and any(gain.control == "observation" for gain in negligible)
         limit = " (a feed-forward unit cannot hold more than its observation)" if is_observed else ""
         few = f"{score.n_episodes} episodes are too few for a conclusion, which needs {MIN_EPISODES_FOR_INTERVALS}"
-        needed = f"p = {ALPHA} needs {MIN_SHUFFLES} shuffles of the labels, got {self.n_shuffles}"
         text = {
             "beyond controls": f"is decoded from {source} better than from {self._names(score.gains)}",
             "no more than controls": f"is decoded from {source} no better than from {self._names(negligible)}{limit}",
             "not separable from controls": f"is decoded from {source}, not separable from {self._names(score.limits)}",
             "not above chance": f"is not decoded above chance from {source} by a linear model (no other was tested)",
-            TOO_FEW: f"cannot be distinguished from chance at {source}: {needed}",
+            TOO_FEW: f"cannot be distinguished from chance at {source}: {self.missing_shuffles}",
             "too few episodes": f"from {source}: {few}",
         }[self.conclusion_of(score)]
         corrected = "corrected p" if len(self.scores) > 1 else "p"
