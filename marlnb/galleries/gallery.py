@@ -45,7 +45,7 @@ class Gallery(Mapping[str, Entry]):
         self.folders = dict(folders)
 
     def __getitem__(self, name: str) -> Entry:
-        if name not in self.folders:
+        if not isinstance(name, str) or name not in self.folders:
             raise UnknownNameError(unknown("gallery entry", name, tuple(self.folders)))
         return Entry(self.folders[name])
 

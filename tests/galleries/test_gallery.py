@@ -111,6 +111,8 @@ def test_a_copy_that_fails_leaves_nothing(tmp_path: Path) -> None:
 def test_a_name_that_does_not_exist_is_an_error_that_lists_the_others() -> None:
     with pytest.raises(UnknownNameError, match="speaker_listener"):
         mnb.gallery("speaker_lisener")
+    with pytest.raises(UnknownNameError, match="speaker_listener"):
+        mnb.gallery(["speaker_listener"])  # type: ignore[call-overload]
 
 
 def test_an_entry_of_another_person_is_copied_and_shown_as_text(made: Entry, own_gallery: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from marlnb.analysis.data.policy_activations import compatible_policy, policy_activations
 from marlnb.analysis.data.rows import RowSource
 from marlnb.display.formatting import short_path
-from marlnb.errors import AnalysisError, unknown
+from marlnb.errors import AnalysisError, shown, unknown
 from marlnb.models.hooks.sites import group_of
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
@@ -142,8 +142,19 @@ class Units:
 
 
 def as_view(view: View | tuple[RecordingLike, str] | tuple[RecordingLike, str, str]) -> View:
-    """The view itself, or that of (recording or its path, site) or (recording or its path, site, agent)."""
-    return view if isinstance(view, View) else View(opened_recording(view[0]), *view[1:])
+    """The view itself, or that of (recording or its path, site) or (recording or its path, site, agent).
+
+    Raises:
+        AnalysisError: it is neither.
+    """
+    if isinstance(view, View):
+        return view
+    if not isinstance(view, tuple | list) or len(view) not in (2, 3):
+        given = shown(view).partition("\n")[0]  # a recording has many lines
+        raise AnalysisError(
+            f"expected a view: mnb.View(...), (recording, site) or (recording, site, agent); got {given}"
+        )
+    return View(opened_recording(view[0]), *view[1:])
 
 
 def match_recorded_sites(recording: Recording, patterns: str | Sequence[str]) -> list[str]:

@@ -121,6 +121,8 @@ def _open(
     if isinstance(views, Sequence) and not isinstance(views, str):
         if sites is not None or agents is not None:
             raise AnalysisError("sites= and agents= choose views of a recording; these views have their own")
+        if not views:
+            raise AnalysisError("there are no views to compare: got an empty list")
         return [as_view(view).open() for view in views]
     recording = opened_recording(views)
     names = recording.sites if sites is None else match_recorded_sites(recording, sites)

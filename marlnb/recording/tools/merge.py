@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from marlnb.errors import RecordingError
+from marlnb.errors import RecordingError, shown
 from marlnb.paths import expanded
 from marlnb.recording.file.layout import field_of, row_paths
 from marlnb.recording.file.opened import RecordingLike, opened_recording
@@ -34,6 +34,9 @@ def merge(recordings: Sequence[RecordingLike], path: str | os.PathLike[str]) -> 
             or its options, agents, datasets, dtype, every, explore or edits; they hold the same episodes, as two
             recordings of one checkpoint under the same seed do; or `path` exists.
     """
+    if isinstance(recordings, Recording | str | os.PathLike):
+        name = str(recordings.path if isinstance(recordings, Recording) else recordings)
+        raise RecordingError(f"merge needs a list of recordings or their paths; got one, {shown(name)}")
     if not recordings:
         raise RecordingError("there are no recordings to merge")
     target = expanded(path)

@@ -159,6 +159,11 @@ def test_invalid_requests_are_rejected(recording: Recording, team: Recording) ->
         similarity((recording, SITE), (team, "agent/actor/gru", "agent_0"))
     with pytest.raises(AnalysisError, match=r"belongs to several agents.*agent_0"):
         similarity((team, "agent/actor/gru"), (team, "agent/actor/gru"))
+    for wrong in (recording, "a.h5", (recording,)):
+        with pytest.raises(AnalysisError, match=r"expected a view: .* \(recording, site\) .*; got "):
+            similarity(wrong, wrong)  # type: ignore[arg-type]
+    with pytest.raises(AnalysisError, match="no views to compare"):
+        similarity_matrix([])
     with pytest.raises(AnalysisError, match="did you mean 'cka'"):
         similarity((recording, SITE), (recording, SITE), method="ckaa")  # type: ignore[arg-type]
     with pytest.raises(SiteError, match="hidden_9"):

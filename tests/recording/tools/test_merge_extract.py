@@ -160,6 +160,9 @@ def test_a_kill_after_the_last_step_leaves_no_second_name(first: Recording, tmp_
 def test_refusals_name_what_is_wrong(run: Run, first: Recording, tmp_path: Path) -> None:
     path = tmp_path / "x.h5"
     fewer = mnb.extract(first, tmp_path / "fewer.h5", sites="a/*")
+    for single, name in ((first, r".*first\.h5"), ("a.h5", r"a\.h5")):
+        with pytest.raises(RecordingError, match=f"needs a list of recordings or their paths; got one, '{name}'"):
+            mnb.merge(single, path)  # type: ignore[arg-type]
     with pytest.raises(RecordingError, match="missing in one or differ in shape: activations/b/actor"):
         mnb.merge([first, fewer], path)
     sparse = mnb.extract(first, tmp_path / "sparse.h5", every=3)
