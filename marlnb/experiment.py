@@ -157,6 +157,11 @@ class Experiment:
             ConfigError: they do not fit, as recurrent networks that an algorithm cannot learn.
         """
         self.check_target_group()
+        if self._known_groups and self.league is None:  # a league's algorithms are also those of roles and players
+            for name in self.algorithms:
+                if name not in self._known_groups:
+                    what = unknown(f"group of {self.env.name}", name, self._known_groups)
+                    raise ConfigError(what, at=f"algorithms.{name}")
         for name in self.algorithms or ("",):
             algorithm, where = self.algorithm_of(name), f" for group {name!r}" if name else ""
             networks = self.actor_of(name), self.critic_of(name)
@@ -174,14 +179,18 @@ class Experiment:
         Raises:
             ConfigError: no such group, or none is named although groups are rewarded differently.
         """
-        facts = self.env.facts
-        groups = tuple(self.groups) or facts.groups
+        groups = self._known_groups
         if self.target_group is not None and groups and self.target_group not in groups:
             what = unknown(f"group of {self.env.name}", self.target_group, groups)
             raise ConfigError(what, at="target_group")
         is_needed = self.target_return is not None and self.target_group is None
-        if is_needed and facts.rewards_groups_differently and not self.groups:
+        if is_needed and self.env.facts.rewards_groups_differently and not self.groups:
             raise self.missing_target_group(groups)
+
+    @property
+    def _known_groups(self) -> tuple[str, ...]:
+        """The groups of agents; empty where only the environment itself knows them."""
+        return tuple(self.groups) or self.env.facts.groups
 
     def at_frames(self, frames: int) -> Experiment:
         """This experiment with the options that its schedule has in effect after so many frames, without a schedule.

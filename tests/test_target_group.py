@@ -41,6 +41,10 @@ def test_what_is_known_of_a_scenarios_groups_is_true(name: str) -> None:
             ("env=pettingzoo/simple_tag", "env.groups.prey=[agent_0]", "algorithm=ippo", "target_group=agent"),
             r"no group 'agent' of pettingzoo/simple_tag.*prey",
         ),
+        (
+            ("env=mpe/simple_spread", "algorithm=mappo", "algorithms.adversary=iql", "frames=100"),
+            r"^no group 'adversary' of mpe/simple_spread\. Valid: agent$",
+        ),
     ],
 )
 def test_a_group_that_is_missing_or_unknown(overrides: tuple[str, ...], message: str) -> None:
