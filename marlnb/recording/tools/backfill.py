@@ -107,7 +107,8 @@ def _policies_by_origin(recording: Recording, policies: Mapping[str, Policy] | N
                 f"{recording.path.name} spans {len(origins)} checkpoints, but policies= has those of one only"
             )
         return {origins[0]: policies}
-    source = source_of(recording, None)
+    remedy = "put it into the folder recordings of its run, or in Python give policies= of backfill, by group"
+    source = source_of(recording, None, remedy=remedy)
     return {origin: policies_of(recording, source, origin) for origin in origins}
 
 

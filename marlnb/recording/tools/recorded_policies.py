@@ -15,11 +15,18 @@ from marlnb.training.runs.run import Origin
 from marlnb.training.runs.saved_edits import edit_from_json
 
 
-def source_of(recording: Recording, policy_source: PolicySourceLike | None, *, trust: bool = False) -> PolicySource:
+def source_of(
+    recording: Recording,
+    policy_source: PolicySourceLike | None,
+    *,
+    trust: bool = False,
+    remedy: str = "give policy_source=",
+) -> PolicySource:
     """The recorded policies' source: `policy_source`, or the run, player, member or match whose folder has the file.
 
     Args:
         trust: allow the code that the run folder names (`Run.trust`).
+        remedy: what to do where the policies are unknown, for the error.
     Raises:
         RecordingError: `policy_source` is None and the file is in no run folder.
         RunError: the file is of a match, and a player's run does not exist any more.
@@ -30,7 +37,7 @@ def source_of(recording: Recording, policy_source: PolicySourceLike | None, *, t
         player = recorded_source(recording.path.absolute().parent.parent, recording.path.stem, trust=trust)
         if player is not None:
             return player
-        raise RecordingError(f"{recording.path} is in no run folder, so its policies are unknown; give policy_source=")
+        raise RecordingError(f"{recording.path} is in no run folder, so its policies are unknown; {remedy}")
     return as_policy_source(recording.run_path, trust=trust)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,9 @@ def test_what_was_not_recorded_is_named(tmp_path: Path) -> None:
     bare = mnb.extract(whole, tmp_path / "run" / "recordings" / "bare.h5", sites=[], fields=["observation", "state"])
     with pytest.raises(RecordingError, match="the actor's recurrent states, which were not recorded"):
         mnb.backfill(bare, "a/actor/*")
+    shutil.copy(part.path, tmp_path / "moved.h5")
+    with pytest.raises(RecordingError, match=r"in no run folder, .* recordings of its run, .* policies="):
+        mnb.backfill(tmp_path / "moved.h5", "a/critic/*")
 
 
 @pytest.mark.parametrize(
