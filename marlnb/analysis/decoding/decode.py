@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING
@@ -40,6 +40,7 @@ from marlnb.errors import AnalysisError, unknown
 from marlnb.models.hooks.sites import group_of
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.opened import RecordingLike, opened_recording
+from marlnb.values import checked_number
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -102,13 +103,20 @@ def decode(
         progress: show how many scores are done, or of a site that is streamed how many rows were read, if it takes
             more than two seconds.
     Raises:
+        ConfigError: a number out of range.
         AnalysisError: unknown site, label or agent; too few episodes for the folds; a label that never varies; a
             constant site; a recording of several checkpoints with none chosen. With several sites, agents or offsets,
             problems that fail are skipped and listed in the result's warnings. Unknown names in `rows` or `given`, no
             rows that meet the condition, or `given` for a site that is streamed. Several time steps in `at`.
     """
     recording = opened_recording(recording)
-    _check(folds, n_shuffles, at)
+    folds, n_shuffles = checked_number(folds, int, "folds", ge=2), checked_number(n_shuffles, int, "n_shuffles", ge=1)
+    seed = checked_number(seed, int, "seed", ge=0)
+    offsets = tuple(
+        checked_number(each, int, "offset") for each in (offset if isinstance(offset, Iterable) else [offset])
+    )
+    if not (at in ("all", "each") if isinstance(at, str) else isinstance(at, Real)):
+        raise AnalysisError(f"expected at='all', at='each' or one time step; got at={at!r}")
     sites = match_recorded_sites(recording, site)
     groups = list(dict.fromkeys(group_of(name) for name in sites))
     sources = {group: RowSource(recording, group, policies) for group in groups}
@@ -118,7 +126,6 @@ def decode(
     known = {group: given_columns(source, all_rows, given) for group, source in sources.items()}
     selected = {group: rows_where(source, all_rows, rows) for group, source in sources.items()}
     classes = {group: Classes.from_labels(of_group, kind) for group, of_group in labels.items()}
-    offsets = tuple(offset) if isinstance(offset, Sequence) else (offset,)
     agents = _match_agents(recording, sources, sites, agent)
     label_name = labels[groups[0]].name
     _check_one_kind(label_name, classes)
@@ -164,18 +171,21 @@ def decode(
     return corrected_together([result])[0]
 
 
-def _check(folds: int, n_shuffles: int, at: At) -> None:
-    if folds < 2 or n_shuffles < 1:
-        raise AnalysisError(f"folds must be 2 or more and n_shuffles 1 or more; got {folds} and {n_shuffles}")
-    if not (at in ("all", "each") if isinstance(at, str) else isinstance(at, Real)):
-        raise AnalysisError(f"expected at='all', at='each' or one time step; got at={at!r}")
-
-
 def _check_one_kind(label: str, classes: Mapping[str, Classes]) -> None:
     """Raises AnalysisError where the label is classes for some of the groups and a quantity for others."""
     if len({each.kind for each in classes.values()}) > 1:
         kinds = ", ".join(f"{each.kind} for {group}" for group, each in classes.items())
         raise AnalysisError(f"label {label!r} is decoded by {kinds}: choose kind=, or decode each group by itself")
+
+
+def _check_offset(rows: Rows, offset: int) -> None:
+    """Raises AnalysisError where no row has another one of its episode so many steps later."""
+    if not (rows_later(rows, offset) >= 0).any():
+        longest = max(int(np.ptp(rows.t[rows.episode == episode])) for episode in np.unique(rows.episode))
+        raise AnalysisError(
+            f"offset={offset} is outside every episode: their rows are at most {longest} steps apart; valid: "
+            f"{-longest} to {longest}"
+        )
 
 
 @dataclass(frozen=True)
@@ -277,6 +287,7 @@ class SiteDecoding:
                 rows = np.flatnonzero(usable if self.given is None else usable & self.given.known[:, k])
                 y, episode, t = encoded[rows], self.rows.episode[rows], self.rows.t[rows]
                 with self.diagnostics.skipping(self.site, agent, offset):
+                    _check_offset(self.rows, offset)
                     check_label(agent, y, episode, settings, self.diagnostics)
                     fold = episode_folds(y, episode, classes.kind, settings.folds, settings.seed)
                     yield rows, DecodingTarget(self.site, agent, offset, y, episode, t, fold)

@@ -20,6 +20,7 @@ from marlnb.display.status_line import StatusLine
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder, SparseKind
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.collect.threads import torch_threads
+from marlnb.values import checked_number
 
 AUXILIARY_WEIGHT = 1 / 32
 PRIOR_WEIGHT, MIN_RELATIVE_POWER = 0.05, 1e-6
@@ -87,14 +88,22 @@ def train_dictionary(
         checkpoint: iteration whose rows are read; required if a recording spans several.
         progress: whether to print the progress.
     Raises:
+        ConfigError: a number out of range.
         AnalysisError: an unknown site or agent, agents with different networks, a site that never varies, too few
             episodes to hold any out, several checkpoints and none chosen.
     """
+    n_features = None if n_features is None else checked_number(n_features, int, "n_features", ge=1)
+    epochs = None if epochs is None else checked_number(epochs, int, "epochs", ge=1)
+    batch_rows, seed = checked_number(batch_rows, int, "batch_rows", ge=1), checked_number(seed, int, "seed", ge=0)
+    lr, l1 = checked_number(lr, float, "lr", gt=0), checked_number(l1, float, "l1", ge=0)
+    k = checked_number(k, int, "k", ge=1) if kind == "topk" else k
     recording = opened_recording(recording)
     stream = ActivationStream(recording, site, agent, seed=seed, units=units, checkpoint=checkpoint)
-    n_features = n_features or 4 * stream.n_units
-    n_epochs = epochs or max(N_EPOCHS, ceil(MIN_STEPS * batch_rows / (len(stream.train) * len(stream.agents))))
-    settings = DictionaryTraining(kind, l1, n_epochs, batch_rows, lr, dead_after=10 * batch_rows, seed=seed)
+    if n_features is None:
+        n_features = 4 * stream.n_units
+    if epochs is None:
+        epochs = max(N_EPOCHS, ceil(MIN_STEPS * batch_rows / (len(stream.train) * len(stream.agents))))
+    settings = DictionaryTraining(kind, l1, epochs, batch_rows, lr, dead_after=10 * batch_rows, seed=seed)
     autoencoder = SparseAutoencoder(stream.n_units, n_features, kind, k, seed=seed)
     autoencoder.mean, autoencoder.scale = stream.mean_and_scale(from_rest=from_rest)
     autoencoder.decoder_bias.requires_grad_(not from_rest)  # otherwise it stays 0, here and in the refit

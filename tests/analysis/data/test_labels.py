@@ -129,7 +129,7 @@ def test_invalid_labels_are_rejected(recording: Recording) -> None:
         ask(("speaker_1", "action"))
     with pytest.raises(AnalysisError, match="no rows of checkpoint 99"):
         ask("goal", checkpoint=99)
-    with pytest.raises(AnalysisError, match="known in 0 episodes of this recording"):
+    with pytest.raises(AnalysisError, match="offset=30 is outside every episode"):
         ask("goal", offset=30)
 
 

@@ -9,7 +9,7 @@ import torch
 from marlnb.analysis.data.policy_activations import policy_activations, untrained_policy
 from marlnb.analysis.data.rows import RowSource
 from marlnb.analysis.decoding.decode import decode
-from marlnb.errors import AnalysisError
+from marlnb.errors import AnalysisError, ConfigError
 from marlnb.recording.file.reader import Recording
 
 SITE = "listener/actor/hidden_1"
@@ -129,6 +129,16 @@ def test_invalid_requests_are_rejected(recording: Recording, team: Recording) ->
         decode(recording, site=SITE, label="gaol")
     with pytest.raises(Exception, match="listener/actor/hidden_1"):
         decode(recording, site="listener/actor/hidden_9", label="goal")
+    for options, message in (
+        ({"folds": 2.5}, r"folds must be a whole number; got 2\.5"),
+        ({"seed": "a"}, "seed must be a whole number; got 'a'"),
+        ({"offset": 1.5}, r"offset must be a whole number; got 1\.5"),
+        ({"n_shuffles": 0}, "n_shuffles must be at least 1; got 0"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            decode(recording, site=SITE, label="goal", **options)  # type: ignore[arg-type]
+    with pytest.raises(AnalysisError, match=r"offset=99 is outside every episode: .* 24 steps apart; valid: -24 to 24"):
+        decode(recording, site=SITE, label="goal", offset=99)
 
 
 def test_a_rare_class_draws_a_warning(recording: Recording) -> None:

@@ -20,7 +20,7 @@ from marlnb.analysis.dictionaries.dictionary import Dictionary
 from marlnb.analysis.dictionaries.evaluation import _TopEpisodes
 from marlnb.analysis.dictionaries.pruning import prune_dictionary
 from marlnb.analysis.dictionaries.train import train_dictionary
-from marlnb.errors import AnalysisError, ShapeError
+from marlnb.errors import AnalysisError, ConfigError, ShapeError
 from marlnb.models.hooks.apply_edits import edited
 from marlnb.models.hooks.capture import capture
 from marlnb.models.hooks.edits import Ablate
@@ -311,6 +311,22 @@ def test_one_unit_has_one_feature(silent: Recording) -> None:
 def test_invalid_units_are_rejected(silent: Recording, units: list[int]) -> None:
     with pytest.raises(AnalysisError, match="units must be distinct units of agent/actor/hidden_2, 0 to 31"):
         train_dictionary(silent, site=HIDDEN, agent="agent_0", units=units, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_features": 0}, "n_features must be at least 1; got 0"),
+        ({"epochs": 0}, "epochs must be at least 1; got 0"),
+        ({"epochs": 1.5}, r"epochs must be a whole number; got 1\.5"),
+        ({"batch_rows": 0}, "batch_rows must be at least 1; got 0"),
+        ({"lr": float("nan")}, "lr must be a finite number; got nan"),
+        ({"lr": -1}, "lr must be more than 0; got -1"),
+    ],
+)
+def test_numbers_out_of_range_are_errors(silent: Recording, options: dict[str, float], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        train_dictionary(silent, site=HIDDEN, progress=False, **options)  # type: ignore[arg-type]
 
 
 def test_a_dictionary_describes_one_checkpoint_of_a_recording_of_several(run: Run) -> None:
