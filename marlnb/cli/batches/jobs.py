@@ -30,13 +30,14 @@ if TYPE_CHECKING:
 
 NOT_YET = os.EX_TEMPFAIL
 MAX_FAILURES_SHOWN = 5
+N_LINES = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("batch", nargs="?", default="runs", metavar="BATCH", help="a batch, or a folder of batches (default runs)")
     add("--log", metavar="JOB", help="print the end of this job's log")
-    add("--lines", type=int, default=100, metavar="N", help="lines of the log (default %(default)s)")
+    add("--lines", type=int, metavar="N", help=f"lines of the log (default {N_LINES})")
     add("--watch", action="store_true", help="wait until all have ended; restart nothing")
     add("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -44,15 +45,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from marlnb.batch.batch import BATCH, Batch
 
-    if arguments.lines < 1:
-        raise ConfigError(f"--lines: expected a whole number of at least 1; got {arguments.lines}")
+    n_lines = N_LINES if arguments.lines is None else arguments.lines
+    if arguments.lines is not None and not arguments.log:
+        raise ConfigError("--lines is the number of lines of a job's log; add --log JOB")
+    if n_lines < 1:
+        raise ConfigError(f"--lines: expected a whole number of at least 1; got {n_lines}")
     path = expanded(arguments.batch)
     is_other = any((path / name).is_file() for name in ("job.json", "experiment.json"))  # a job or a run, by mistake
     if not (path / BATCH).is_file() and not arguments.log and not arguments.watch and not is_other:
         return _list(path, arguments.json)
     batch = Batch.open(path)
     if arguments.log:
-        _show_log(batch, arguments.log, arguments.lines)
+        _show_log(batch, arguments.log, n_lines)
         return 0
     if arguments.watch:
         from marlnb.batch.monitor import watch

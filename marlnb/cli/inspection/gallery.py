@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 OUT = Path("runs") / "gallery"
 COLUMNS = ("name", "what", "kind", "environment", "size")
 ACTIONS = ("list", "show", "add", "make", "check")
+OPTIONS = {"out": ("make", "check"), "name": ("add",), "json": ("list", "show")}  # and the actions that they are for
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int | None:
     if arguments.action not in ACTIONS:
         raise ConfigError(unknown("action of `marlnb gallery`", arguments.action, ACTIONS))
+    for option, actions in OPTIONS.items():
+        if getattr(arguments, option) and arguments.action not in actions:
+            raise ConfigError(f"--{option} is an option of {' and '.join(actions)}, not of {arguments.action}")
+    if arguments.action == "list" and arguments.of:
+        raise ConfigError(f"`marlnb gallery list` takes no names; got {arguments.of}. `show` takes one")
     if arguments.action == "check":
         return _check(arguments.of, Path(arguments.out) if arguments.out else OUT / "check")
     if arguments.action != "list" and len(arguments.of) != 1:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from marlnb.cli.output import print_text, quiet_stdout
 from marlnb.cli.selection_options import add_selection_arguments, chosen_selection
 from marlnb.disk import replacing, writing
-from marlnb.errors import RecordingError, RecordingWriteError
+from marlnb.errors import ConfigError, RecordingError, RecordingWriteError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     from marlnb.recording.file.reader import Recording
 
+    if arguments.to != "minari" and arguments.name is not None:
+        raise ConfigError(f"--name names Minari datasets; --to {arguments.to} writes the file --out")
     if arguments.to != "minari" and arguments.out.exists():
         raise RecordingError(f"{arguments.out} already exists; give another --out")
     with quiet_stdout(), Recording.open(arguments.recording) as recording:

@@ -24,6 +24,7 @@ from marlnb.paths import expanded
 START_PAGES = ("notebooks/README.md", "README.md")
 SETTINGS = Path(__file__).parent / "jupyter"  # a folder of Jupyter's configuration
 CONFIG_PATH = "JUPYTER_CONFIG_PATH"
+MAX_PORT = 2**16 - 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,8 +46,10 @@ def command(arguments: argparse.Namespace) -> list[str]:
     """The words that start JupyterLab.
 
     Raises:
-        ConfigError: there is no such folder, or no such start page in it.
+        ConfigError: a port that does not exist, there is no such folder, or no such start page in it.
     """
+    if arguments.port is not None and not 0 <= arguments.port <= MAX_PORT:
+        raise ConfigError(f"--port must be 0 to {MAX_PORT} (0: any free one); got {arguments.port}")
     folder = expanded(arguments.folder).resolve()
     if not folder.is_dir():
         raise ConfigError(f"{folder} is not a folder; give the one that JupyterLab should show")

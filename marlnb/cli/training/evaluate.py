@@ -75,9 +75,11 @@ def run(arguments: argparse.Namespace) -> None:
 def _ablation(text: str) -> Edit:
     from marlnb.models.hooks.edits import Ablate
 
-    site, _, units = text.partition(":")
+    site, colon, units = text.partition(":")
     try:
-        chosen = tuple(int(unit) for unit in units.split(",")) if units else None
+        chosen = tuple(int(unit) for unit in units.split(",")) if colon else None
     except ValueError:
-        raise ConfigError(f"--ablate {text!r}: expected numbers of units, as in agent/actor/hidden_1:3,17") from None
+        raise ConfigError(
+            f"--ablate {text!r}: expected numbers of units, as in agent/actor/hidden_1:3,17; all: no colon"
+        ) from None
     return Ablate(site, units=chosen)
