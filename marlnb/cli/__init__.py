@@ -19,7 +19,7 @@ from types import ModuleType
 
 from marlnb import errors
 from marlnb.cli.exit_codes import BAD_INPUT, DONE, FAILED, INTERRUPTED
-from marlnb.cli.output import print_text, say
+from marlnb.cli.output import escape_unencodable, print_text, say
 from marlnb.errors import MarlnbError, nearest
 
 SUBJECTS = ("training", "recordings", "batches", "setup", "inspection")
@@ -51,6 +51,7 @@ exit codes: 0 done; 1 failed; 2 bad usage or bad input, nothing was started; 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit code; never raises for what a user can cause."""
+    escape_unencodable()
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help", "help"):
         print_text(_overview(), end="")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def add_environment_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("overrides", nargs="*", metavar="env.KEY=VALUE", help="options of the environment --env")
+    add("overrides", nargs="*", default=[], metavar="env.KEY=VALUE", help="options of the environment --env")
     add("--env", metavar="NAME", help="another environment with the same groups and spaces")
     add("--config-dir", metavar="FOLDER", help="folder of YAML variants for --env (default $MARLNB_CONFIG_DIR)")
 

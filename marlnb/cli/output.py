@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -29,6 +30,12 @@ def quiet_stdout() -> Iterator[None]:
         sys.stdout.flush()
         os.dup2(stdout, 1)
         os.close(stdout)
+
+
+def escape_unencodable() -> None:
+    """Lets stdout write characters that its encoding lacks as escapes, as stderr does: `\\xfc` for ü in ASCII."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def print_text(text: object, end: str = "\n") -> None:

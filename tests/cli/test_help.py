@@ -71,3 +71,5 @@ def test_unknown_command_and_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no command 'trian'; did you mean train" in capsys.readouterr().err
     assert main(["list", "envs", "--jsn"]) == 2
     assert "unrecognized arguments: --jsn" in capsys.readouterr().err
+    assert main(["evaluate"]) == 2
+    assert capsys.readouterr().err.endswith("the following arguments are required: RUN\n")

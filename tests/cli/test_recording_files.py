@@ -57,20 +57,20 @@ def test_export_to_files(path: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     import xarray as xr
 
     common = ["export", str(path), "--sites", "a/actor/hidden_1", "--fields", "reward", "--episodes", "1:3"]
-    assert main([*common, "--to", "csv", "--out", str(tmp_path / "a.csv")]) == 0
+    assert main([*common, "--to", "csv", "--out", str(tmp_path / "new" / "a.csv")]) == 0
     assert main([*common, "--to", "xarray", "--out", str(tmp_path / "a.nc")]) == 0
-    assert main([*common, "--to", "nwb", "--out", str(tmp_path / "a.nwb")]) == 0
+    assert main([*common, "--to", "nwb", "--out", str(tmp_path / "newer" / "a.nwb")]) == 0
     assert main(["export", str(path), "--to", "minari", "--out", str(tmp_path / "sets"), "--name", "lives-v1"]) == 0
     assert "lives-a_0-v1" in capsys.readouterr().out
     with Recording.open(path) as recording:
         units = recording["a/actor/hidden_1"].sel(episode=slice(1, 3)).to_numpy()
-    table = pd.read_csv(tmp_path / "a.csv")
+    table = pd.read_csv(tmp_path / "new" / "a.csv")
     first = table[table["agent"] == "a_1"]["actor/hidden_1[7]"].to_numpy()
     np.testing.assert_allclose(first, units[:, 1, 7], rtol=1e-6)
     with xr.open_dataset(tmp_path / "a.nc") as data:
         assert np.array_equal(data["a.actor.hidden_1"].values, units)
-    assert (tmp_path / "a.nwb").exists() and (tmp_path / "sets" / "lives-b_0-v1").is_dir()
-    assert main([*common, "--to", "csv", "--out", str(tmp_path / "a.csv")]) == 2
+    assert (tmp_path / "newer" / "a.nwb").exists() and (tmp_path / "sets" / "lives-b_0-v1").is_dir()
+    assert main([*common, "--to", "csv", "--out", str(tmp_path / "new" / "a.csv")]) == 2
     assert main([*common, "--to", "minari", "--out", str(tmp_path / "sets")]) == 2
     assert "select a part with `marlnb extract` first" in capsys.readouterr().err
 

@@ -51,6 +51,14 @@ def test_bytes_that_are_no_characters(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "x\ufffd" in capsys.readouterr().out
 
 
+def test_characters_that_the_terminal_lacks_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path / "ü", LivesConfig())
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", terminal)
+    assert main(["info", str(run.path)]) == 0
+    assert rb"\xfc" in terminal.buffer.getvalue()  # type: ignore[attr-defined]
+
+
 def test_notices_and_progress(capsys: pytest.CaptureFixture[str]) -> None:
     print_notice(HOSTILE)
     assert capsys.readouterr().err == f"marlnb: {HARMLESS}\n"

@@ -17,7 +17,9 @@ from marlnb.display.formatting import marlnb_command
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("batch", metavar="BATCH", help="a batch's folder")
-    parser.add_argument("jobs", nargs="*", metavar="JOB", help="names of jobs (default: all that have not ended)")
+    parser.add_argument(
+        "jobs", nargs="*", default=[], metavar="JOB", help="names of jobs (default: all that have not ended)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 

@@ -31,7 +31,7 @@ OPTIONS = {"out": ("make", "check"), "name": ("add",), "json": ("list", "show")}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", default="list", metavar="ACTION", help=f"{', '.join(ACTIONS)} (list)")
-    parser.add_argument("of", nargs="*", metavar="NAME|FOLDER", help="an entry, or a folder")
+    parser.add_argument("of", nargs="*", default=[], metavar="NAME|FOLDER", help="an entry, or a folder")
     parser.add_argument("--out", metavar="FOLDER", help=f"make, check: the new folder (default {OUT}/NAME)")
     parser.add_argument("--name", default="", help="add: its name in the gallery (default the folder's)")
     parser.add_argument("--json", action="store_true", help="list, show: print JSON and nothing else")

@@ -27,7 +27,13 @@ KINDS = (*_GROUPS, "sites")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("what", metavar="WHAT", help=", ".join(KINDS))
-    add("of", nargs="*", metavar="RUN|KEY=VALUE", help="for sites: a run's folder, or overrides of an experiment")
+    add(
+        "of",
+        nargs="*",
+        default=[],
+        metavar="RUN|KEY=VALUE",
+        help="for sites: a run's folder, or overrides of an experiment",
+    )
     add("--config-dir", metavar="FOLDER", help="folder of YAML variants (default $MARLNB_CONFIG_DIR)")
     add_trust_argument(parser)
     add("--json", action="store_true", help="print one JSON object and nothing else")

@@ -60,13 +60,16 @@ def _write(recording: Recording, arguments: argparse.Namespace) -> list[str]:
         return to_minari(recording, arguments.name or f"{recording.path.stem}-v0", folder=out)
     if arguments.to == "nwb":
         return [str(to_nwb(recording, out, **selection))]
-    with writing(out, kind=RecordingWriteError), replacing(out) as part:
-        if arguments.to == "csv":
-            from pandas.io.common import infer_compression  # by the name that the file will have
+    data = (to_pandas if arguments.to == "csv" else to_xarray)(recording, **selection)
+    with writing(out, kind=RecordingWriteError):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(out) as part:
+            if arguments.to == "csv":
+                from pandas.io.common import infer_compression  # by the name that the file will have
 
-            to_pandas(recording, **selection).to_csv(part, index=False, compression=infer_compression(out, "infer"))
-        else:
-            _write_netcdf(to_xarray(recording, **selection), part)
+                data.to_csv(part, index=False, compression=infer_compression(out, "infer"))
+            else:
+                _write_netcdf(data, part)
     return [str(out)]
 
 

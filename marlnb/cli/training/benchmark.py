@@ -33,7 +33,7 @@ DEFAULT_SEEDS = 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     help_words = "a YAML file or a benchmark's folder; and overrides of every run"
-    add("words", nargs="*", metavar="SPEC|KEY=VALUE", help=help_words)
+    add("words", nargs="*", default=[], metavar="SPEC|KEY=VALUE", help=help_words)
     add("--algorithms", metavar="NAME,...", help="algorithms, instead of a YAML file")
     add("--envs", metavar="NAME,...", help="environments, instead of a YAML file")
     add("--seeds", type=int, metavar="N", help=f"seeds 0 to N - 1, instead of a YAML file (default {DEFAULT_SEEDS})")

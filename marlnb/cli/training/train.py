@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what to train; run=FOLDER sets the run's folder (default runs/<env>-<algorithm>-<seed>-<n>; for several runs "
         "runs/<env>-<their options>)"
     )
-    add("overrides", nargs="*", metavar="KEY=VALUE", help=help_run)
+    add("overrides", nargs="*", default=[], metavar="KEY=VALUE", help=help_run)
     help_resume = "if run=FOLDER already has this experiment, resume it, or do nothing if it is complete"
     add("--resume", action="store_true", help=help_resume)
     add("--config-dir", metavar="FOLDER", help="YAML variants and experiments (default $MARLNB_CONFIG_DIR)")

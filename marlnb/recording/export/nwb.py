@@ -41,7 +41,7 @@ def to_nwb(
 
     Args:
         recording: what is converted.
-        path: the new file, `<name>.nwb`.
+        path: the new file, `<name>.nwb`; its folder is made.
         sites, fields, episodes: as in `to_xarray`.
         step_s: seconds that one step takes on the file's clock, more than 0.
     Raises:
@@ -74,9 +74,10 @@ def to_nwb(
         for agent in agents:
             module.add(_series(pynwb, name, array, agent, clock))
     _add_trials(file, recording, selection.episode, selection.t, step_s)
-    with writing(target, kind=RecordingWriteError), replacing(target) as unfinished, warnings.catch_warnings():
+    with writing(target, kind=RecordingWriteError), warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* does not end in '.nwb'", UserWarning)  # it is called so when complete
-        with pynwb.NWBHDF5IO(str(unfinished), "w") as io:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(target) as unfinished, pynwb.NWBHDF5IO(str(unfinished), "w") as io:
             io.write(file)
     return target
 
