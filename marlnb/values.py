@@ -72,13 +72,16 @@ def describe(annotation: Any) -> str:
         return _KINDS[annotation]
     if annotation is type(None):
         return "none"
+    if annotation is Any:
+        return "anything"
     if origin in (Union, types.UnionType):
         return " or ".join(describe(argument) for argument in arguments)
     if origin is Literal:
         return " or ".join(repr(argument) for argument in arguments)
     if origin in (tuple, list):
-        inner = [describe(argument) for argument in arguments if argument is not Ellipsis]
-        return f"a list of {inner[0].partition(' ')[2]}s" if len(set(inner)) == 1 and inner[0][:2] == "a " else "a list"
+        inner = {describe(argument) for argument in arguments if argument is not Ellipsis}
+        items = inner.pop().split(" or ") if len(inner) == 1 else [""]
+        return f"a list of {' or '.join(map(_plural, items))}" if all(map(_plural, items)) else "a list"
     if origin is Callable:
         return "a function"
     if origin is not None and issubclass(origin, Mapping):
@@ -87,6 +90,13 @@ def describe(annotation: Any) -> str:
         article = "an" if annotation.__name__[0] in "AEIOU" else "a"
         return f"{article} {annotation.__name__}"
     return "anything"
+
+
+def _plural(noun: str) -> str:
+    """`whole numbers` for `a whole number`; empty for what has no article, such as `none`."""
+    article, _, name = noun.partition(" ")
+    kind, of, items = name.partition(" of ")
+    return f"{kind}s{of}{items}" if article in ("a", "an") and name else ""
 
 
 def join_path(path: str, key: object) -> str:

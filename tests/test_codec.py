@@ -21,7 +21,7 @@ from marlnb.config import option
 from marlnb.errors import ConfigError, UnknownNameError
 from marlnb.experiment import Experiment
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, LabelSpec, ObservationSpec
-from marlnb.values import validate
+from marlnb.values import describe, validate
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,16 @@ READ = Everything(
     free={"deep": {"list": [1, [2.5, None], {"k": True}]}},
     inner=Inner("b"),
 )
+
+
+def test_lists_of_alternatives_in_words() -> None:
+    words = {
+        tuple[int | str, ...]: "a list of whole numbers or texts",
+        tuple[tuple[int, ...], ...]: "a list of lists of whole numbers",
+        tuple[int | None, ...]: "a list",
+        tuple[Any, ...]: "a list",
+    }
+    assert {annotation: describe(annotation) for annotation in words} == words
 
 
 def test_every_kind_of_field_is_written_and_read_as_by_hand() -> None:

@@ -117,6 +117,11 @@ def named_parts(overrides: Sequence[str], variants: Variants) -> Iterator[tuple[
 
 def _parse(text: str) -> Override:
     _check_size(text)
+    if "=" not in text and not text.startswith("~"):  # ~key deletes in Hydra's grammar
+        raise ConfigError(
+            f"cannot read {shown(text)} as key=value, for instance algorithm.lr=3e-4: it has no '='. The experiment of "
+            "a YAML file is experiment=NAME, in the folder that --config-dir or config_dir= names"
+        )
     try:
         override = OverridesParser.create().parse_override(text)
     except (HydraException, ValueError) as error:  # ValueError: an integer of 5,000 digits

@@ -246,6 +246,7 @@ def test_list_names_and_sites(run: Path, tmp_path: Path, capsys: pytest.CaptureF
         (["train", "env=mpe/simple_spread", "algorithm=mapo"], "did you mean 'mappo'"),
         (["train", "env=mpe/simple_spread", "algorithm.lrr=1"], "did you mean 'algorithm.lr'"),
         (["train"], "no environment; add env=<name>"),
+        (["train", "{run}"], "is a run's folder; marlnb resume {run} continues its training"),
         (["train", "env=mpe/simple_spread", "--resume"], "--resume needs the run's folder: run=FOLDER"),
         (["evaluate", "{run}x"], "is not a run folder"),
         (["evaluate", "{run}", "--env", "mpe/simple_spread"], "groups"),
@@ -281,7 +282,7 @@ def test_bad_input_is_one_message_and_exit_code_2(
 ) -> None:
     assert main([word.replace("{run}", str(run)) for word in words]) == 2
     printed = capsys.readouterr()
-    assert printed.err.startswith("marlnb: ") and message in printed.err
+    assert printed.err.startswith("marlnb: ") and message.replace("{run}", str(run)) in printed.err
     assert "Traceback" not in printed.err and printed.out == ""
 
 

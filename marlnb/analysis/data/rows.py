@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marlnb.errors import AnalysisError, RecordingError, unknown
+from marlnb.errors import AnalysisError, RecordingError, shown, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.populations.matches.seating_file import recorded_source
 from marlnb.recording.file.array import expand_agents
@@ -112,7 +112,13 @@ class RowSource:
         episode, t = table["episode"].to_numpy(), table["t"].to_numpy()
         index = np.arange(len(episode))
         if episodes is not None:
-            index = index[np.isin(episode, self.recording.episode_numbers(episodes))]
+            numbers = self.recording.episode_numbers(episodes)
+            if not numbers:
+                raise AnalysisError(
+                    f"episodes={shown(episodes)} selects none of the {len(self.recording.episodes)} episodes of "
+                    f"{self.recording.path}"
+                )
+            index = index[np.isin(episode, numbers)]
         if checkpoint is not None:
             self.resolve_checkpoint(checkpoint)
             table = self.recording.checkpoints

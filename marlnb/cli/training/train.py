@@ -25,9 +25,10 @@ from typing import Any
 from marlnb.cli.exit_codes import FAILED, INTERRUPTED
 from marlnb.cli.output import print_table, print_text, quiet_stdout, say
 from marlnb.cli.train_and_resume import add_record_argument, chosen_callbacks, end_of_training
-from marlnb.display.formatting import count
+from marlnb.display.formatting import count, marlnb_command
 from marlnb.errors import ConfigError
 from marlnb.paths import expanded
+from marlnb.training.runs.files import is_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.help:
         print_help(arguments, overrides)
         return 0
+    for word in overrides:
+        if "=" not in word and is_run(expanded(word)):
+            raise ConfigError(f"{word} is a run's folder; {marlnb_command('resume', word)} continues its training")
     if any(word.startswith("seeds=") or is_swept(word) for word in overrides):
         return _train_several(arguments, folder, overrides)
     if arguments.jobs is not None:

@@ -53,7 +53,7 @@ def _open(path: Path, locking: Locking) -> tuple[h5py.File, frozenset[str]]:
     """The file, and the files that its virtual datasets read."""
     if not path.exists():
         others = sorted(str(other) for other in path.parent.glob("*.h5")) if path.parent.is_dir() else []
-        hint = f"; recordings in its folder: {', '.join(others[:5])}" if others else ""
+        hint = f"; HDF5 files in its folder: {', '.join(others[:5])}" if others else ""
         raise RecordingError(f"there is no recording {path}{hint}")
     if locking is not False and path.is_file() and is_being_written(path):
         raise RecordingError(being_written(path))

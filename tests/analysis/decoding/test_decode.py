@@ -137,6 +137,8 @@ def test_invalid_requests_are_rejected(recording: Recording, team: Recording) ->
     ):
         with pytest.raises(ConfigError, match=message):
             decode(recording, site=SITE, label="goal", **options)  # type: ignore[arg-type]
+    with pytest.raises(AnalysisError, match=r"episodes=\[\] selects none of the 60 episodes"):
+        decode(recording, site=SITE, label="goal", episodes=[])
     with pytest.raises(AnalysisError, match=r"offset=99 is outside every episode: .* 24 steps apart; valid: -24 to 24"):
         decode(recording, site=SITE, label="goal", offset=99)
 
