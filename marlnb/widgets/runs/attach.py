@@ -33,7 +33,7 @@ def attach(
             that the pattern matches, with its interval.
         references: named levels drawn as lines, in units of reward per agent and episode.
     Raises:
-        RunError: a folder is not a run, or a pattern matches none.
+        RunError: a folder is not a run, a pattern matches none, or something else than runs is given.
     """
     if isinstance(run, (str, os.PathLike, Run)):
         return RunPanel(run if isinstance(run, Run) else Run.open(run), references=references)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 from marlnb.analysis.benchmarking.run_curves import average_curves
 from marlnb.display.formatting import count, format_count, short_path
-from marlnb.errors import MarlnbError, RunError
+from marlnb.errors import MarlnbError, RunError, shown
 from marlnb.paths import expanded
 from marlnb.training.runs.comparable import read_settings, reasons_against_average
 from marlnb.training.runs.curves import metric_values
@@ -93,13 +93,16 @@ class FollowedRuns:
     Args:
         entries: run folders, and patterns such as `runs/seed-*`, whose runs are averaged.
     Raises:
-        RunError: an entry is no run, or matches none that can be read.
+        RunError: an entry is no run, or matches none that can be read; or no list is given.
         ConfigError: an entry is a run whose experiment this kernel cannot read.
     """
 
     def __init__(self, entries: Sequence[str | os.PathLike[str] | Run]) -> None:
+        given = list(entries) if isinstance(entries, Iterable) else None
+        if given is None or not all(isinstance(each, str | os.PathLike | Run) for each in given):
+            raise RunError(f"expected a run, its folder, or a list of these; got {shown(entries)}")
         self.entries = list(
-            dict.fromkeys(each.shown_path if isinstance(each, Run) else os.fspath(each) for each in entries)
+            dict.fromkeys(each.shown_path if isinstance(each, Run) else os.fspath(each) for each in given)
         )
         if not self.entries:
             raise RunError('no runs were given; give folders or patterns, such as attach(["runs/a", "runs/seed-*"])')

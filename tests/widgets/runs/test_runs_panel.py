@@ -130,3 +130,6 @@ def test_what_is_no_run_is_an_error(tmp_path: Path) -> None:
         attach([tmp_path / "none"])
     with pytest.raises(RunError, match="no runs were given"):
         attach([])
+    for other, text in ((3, "3"), (None, "None"), ([3], r"\[3\]")):
+        with pytest.raises(RunError, match=rf"expected a run, its folder, or a list of these; got {text}"):
+            attach(other)  # type: ignore[arg-type]
