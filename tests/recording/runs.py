@@ -29,11 +29,14 @@ def make_run(
     *,
     centralised: bool = True,
     algorithm: AlgorithmConfig | None = None,
+    models: Mapping[str, ModelConfig] | None = None,
     seed: int = 0,
 ) -> Run:
     """A run folder whose one checkpoint holds policies as they are before training, biases made other than zero."""
     algorithm = algorithm or (MAPPOConfig() if centralised else IPPOConfig())
-    experiment = Experiment(env=env, algorithm=algorithm, model=model or MLPConfig(), critic=critic, seed=seed)
+    experiment = Experiment(
+        env=env, algorithm=algorithm, model=model or MLPConfig(), critic=critic, models=models or {}, seed=seed
+    )
     run = Run.create(path, experiment)
     learners = build_learners(experiment, run.spec, "cpu")
     generator = torch.Generator().manual_seed(seed)

@@ -40,12 +40,22 @@ def policy_activations(source: RowSource, policy: Policy, site: str, rows: Rows)
         values = _unroll(source, policy, site, rows)
     else:
         values = _forward_in_batches(source, policy, site, rows)
-    agents = next(candidate.agents for candidate in policy.sites() if candidate.name == site)
+    agents = _agents_of(policy, site)
     if agents is None:
         return values
     by_group = np.zeros((len(values), policy.group.n_agents, values.shape[2]), values.dtype)
     by_group[:, list(agents)] = values
     return by_group
+
+
+def recorded_agents_at(source: RowSource, policy: Policy, site: str) -> list[str]:
+    """The recorded agents that a site of a policy belongs to."""
+    agents = _agents_of(policy, site)
+    return [each for each in source.recorded_agents() if agents is None or source.agents.index(each) in agents]
+
+
+def _agents_of(policy: Policy, site: str) -> tuple[int, ...] | None:
+    return next(candidate.agents for candidate in policy.sites() if candidate.name == site)
 
 
 def _forward_in_batches(source: RowSource, policy: Policy, site: str, rows: Rows) -> np.ndarray:
@@ -90,7 +100,7 @@ def compatible_policy(
     Raises:
         AnalysisError: other groups, features or agents than the recording's, a recurrent policy and missing steps, or a
             policy that reads agents that were not recorded.
-        SiteError: the policy has no such site, or one of single agents, or of a recurrent critic.
+        SiteError: the policy has no such site, or one of a recurrent critic.
     """
     name, recorded = policy_source.path.name, source.env.group(source.group)
     if source.group not in policy_source.spec.group_names:
@@ -107,8 +117,6 @@ def compatible_policy(
     sites = {candidate.name: candidate for candidate in policy.sites()}
     if site not in sites:
         raise SiteError(f"{name}: {unknown('site', site, sites)}")
-    if sites[site].agents is not None:
-        raise SiteError(f"site {site!r} of {name} belongs to single agents; choose a site of the whole group")
     if in_critic(site) and policy.critic_recurrent_shape is not None:
         raise SiteError(f"site {site!r} of {name} is in a recurrent critic; only recurrent actors can be recomputed")
     if not in_critic(site) and policy.recurrent_shape is not None and not source.keeps_every_step(rows):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from marlnb.analysis.data.policy_activations import compatible_policy, policy_activations
+from marlnb.analysis.data.policy_activations import compatible_policy, policy_activations, recorded_agents_at
 from marlnb.analysis.data.rows import RowSource
 from marlnb.display.formatting import short_path
 from marlnb.errors import AnalysisError, shown, unknown
@@ -58,21 +58,20 @@ class View:
             SiteError: no such site.
         """
         source = RowSource(self.recording, group_of(self.site))
-        recorded = self.policy_source is None
-        checkpoint = source.resolve_checkpoint(_iteration(self.checkpoint)) if recorded else None
-        rows = source.rows(self.episodes, checkpoint)
-        site_agents = list(self.recording[self.site].labels["agent"]) if recorded else source.recorded_agents()
-        agent = _resolve_agent(self.agent, site_agents, self.site)
-        acting = source.acting_positions(rows, agent)
         if self.policy_source is None:
+            rows = source.rows(self.episodes, source.resolve_checkpoint(_iteration(self.checkpoint)))
+            agent = _resolve_agent(self.agent, list(self.recording[self.site].labels["agent"]), self.site)
+            acting = source.acting_positions(rows, agent)
             array = self.recording[self.site].sel(agent=agent)
             n_units = array.shape[-1]
 
             def read(positions: np.ndarray) -> np.ndarray:
                 return array.read_rows(rows.index[acting[positions]])
         else:
-            other = as_policy_source(self.policy_source)
+            rows, other = source.rows(self.episodes), as_policy_source(self.policy_source)
             policy = compatible_policy(source, other, self.checkpoint or "last", self.site, rows)
+            agent = _resolve_agent(self.agent, recorded_agents_at(source, policy, self.site), self.site)
+            acting = source.acting_positions(rows, agent)
             values = policy_activations(source, policy, self.site, rows)[:, source.agents.index(agent)]
             n_units = values.shape[-1]
 
@@ -189,6 +188,8 @@ def _resolve_agent(requested: str | None, available: Sequence[str], site: str) -
     if requested is None:
         if len(available) > 1:
             raise AnalysisError(f"site {site} belongs to several agents; choose agent= from {list(available)}")
+        if not available:
+            raise AnalysisError(f"the recording has no agent that site {site} belongs to")
         return available[0]
     if requested not in available:
         raise AnalysisError(unknown(f"agent at {site!r}", requested, available))

@@ -19,6 +19,7 @@ from marlnb.analysis.representations.tuning import tuning
 from marlnb.envs.games.tree import KuhnPokerConfig
 from marlnb.errors import AnalysisError
 from marlnb.models.networks.configs.gnn import GNNConfig
+from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder
 from marlnb.recording.capture.recorder import record
@@ -64,3 +65,20 @@ def test_a_network_that_reads_agents_needs_a_recording_of_them(tmp_path: Path) -
     assert tuned.untrained is None and any(reason in note for note in tuned.notes)
     for result in decoded:
         assert any(reason in text for text in result.warnings)
+
+
+def test_another_policy_at_the_site_of_one_agent(tmp_path: Path) -> None:
+    """It has what was recorded, and its agent need not be named."""
+    models = {"a_0": GRUConfig(hidden=(), recurrent_size=4), "a_2": MLPConfig(hidden=(5,))}
+    run = make_run(tmp_path / "run", LivesConfig(), models=models, centralised=False)
+    sites = ["a/actor/a_0/gru", "a/actor/a_2/hidden_1"]
+    with record(run, episodes=6, sites=sites, name="all", progress=False) as whole:
+        for site in sites:
+            recorded, again = (View(whole, site, policy_source=source).open() for source in (None, run))
+            assert again.agent == recorded.agent and len(again) > 10
+            np.testing.assert_allclose(again.all(), recorded.all(), atol=1e-5)
+        with pytest.raises(AnalysisError, match=r"no agent 'a_0' at 'a/actor/a_2/hidden_1'.* Valid: a_2"):
+            View(whole, sites[1], "a_0", policy_source=run).open()
+    with record(run, episodes=2, sites=sites[1], agents=["a_2"], name="one", progress=False) as one:
+        with pytest.raises(AnalysisError, match=f"the recording has no agent that site {sites[0]} belongs to"):
+            View(one, sites[0], policy_source=run).open()
