@@ -256,11 +256,13 @@ class Attribution(Result):
     @property
     def verdict(self) -> str:
         size = f"{len(self.values)} steps of {len(np.unique(self.episode))} episodes"
-        largest = largest_shares(self.summary().assign(feature=self.feature_labels * len(self.agents)))
+        summary = self.summary().assign(feature=self.feature_labels * len(self.agents))
+        largest = largest_shares(summary)
         if not largest:
             return f"No agent of {self.group} acts at the explained steps; {size}."
+        acting = ", ".join(summary.dropna(subset=["mean_abs"])["agent"].unique())
         return (
-            f"The {self.target} of {', '.join(self.agents)} is attributed most to {largest} ({self.method}, baseline: "
+            f"The {self.target} of {acting} is attributed most to {largest} ({self.method}, baseline: "
             f"{self.baseline_name}); {self._control}; {size}; an attribution proves neither use nor, where it is 0, "
             "its absence."
         )

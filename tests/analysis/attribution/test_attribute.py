@@ -82,7 +82,7 @@ def test_recurrent_agents_that_were_recorded(team: Recording) -> None:
     np.testing.assert_allclose(result.score[:, [0, 2]], team.steps("agent", "log_prob").to_numpy(), atol=1e-5)
     assert result.agents == ("agent_0", "agent_1", "agent_2")
     assert np.isnan(result.values[:, 1]).all() and np.isfinite(result.values[:, [0, 2]]).all()
-    assert result.warnings == ()
+    assert result.warnings == () and " of agent_0, agent_2 is attributed most to " in result.verdict
     one = attribute(team, group="agent", to="log_prob", agent="agent_2")
     np.testing.assert_allclose(one.values[:, 0], result.values[:, 2])
     with pytest.raises(AnalysisError, match="agent_1"):

@@ -40,6 +40,7 @@ def test_it_equals_captum_on_an_unrolled_network(team: Recording) -> None:
     result = attribute_over_time(team, group="agent", to="logit", target=1, t=[10, 20], lookback=LOOKBACK, n_steps=20)
     assert result.values.shape == (24, 3, LOOKBACK + 1, 18) and result.warnings == ()
     assert np.isnan(result.values[:, 1]).all()  # agent_1 was not recorded
+    assert " of agent_0, agent_2 is attributed to " in result.verdict
     observation = torch.from_numpy(team.steps("agent", "observation").to_numpy())
     state = torch.from_numpy(team.recurrent("agent").to_numpy())
     mean = observation.double().mean(0).float()

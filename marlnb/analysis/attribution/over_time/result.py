@@ -134,9 +134,9 @@ class TemporalAttribution(Result):
         now, state = shares.get(0, 0.0), shares.get(-1, 0.0)
         shown = f"to this step's observation by {now:.0%}, to the {self.lookback} before it by {1 - now - state:.0%}"
         return (
-            f"The {self.target} of {', '.join(self.agents)} is attributed {shown} and to the state before these by "
-            f"{state:.0%} (baseline: {self.baseline_name}); {self._control}; {len(self.score)} steps of {n_episodes} "
-            "episodes; an attribution is no proof of use."
+            f"The {self.target} of {', '.join(table['agent'].unique())} is attributed {shown} and to the state before "
+            f"these by {state:.0%} (baseline: {self.baseline_name}); {self._control}; {len(self.score)} steps of "
+            f"{n_episodes} episodes; an attribution is no proof of use."
         )
 
     @property
