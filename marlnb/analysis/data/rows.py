@@ -130,6 +130,10 @@ class RowSource:
             if not len(index):
                 requested = ", ".join(map(str, steps)) or "none"
                 raise AnalysisError(f"no rows at steps={requested}; valid: {available.min()} to {available.max()}")
+        if not len(index) and episodes is not None and checkpoint is not None:
+            available = self.rows(None, checkpoint).episode
+            valid = f"{available.min()} to {available.max()}"
+            raise AnalysisError(f"no rows of episodes={shown(episodes)} at checkpoint={checkpoint}; valid: {valid}")
         if not len(index):
             raise AnalysisError(f"{self.recording.path} has no rows of complete episodes")
         return Rows(index, episode[index], t[index])

@@ -35,6 +35,8 @@ def test_several_checkpoints_are_rejected_unless_one_is_chosen(spanning: mnb.Rec
         concept_activation(spanning, site=SITE, concept="goal", value="red")
     with pytest.raises(AnalysisError, match="no rows of checkpoint 50"):
         decode(spanning, site=SITE, label="goal", checkpoint=50)
+    with pytest.raises(AnalysisError, match=r"no rows of episodes=\[3\] at checkpoint=130; valid: 30 to 59"):
+        decode(spanning, site=SITE, label="goal", checkpoint=130, episodes=[3])
 
 
 def test_only_the_chosen_checkpoints_rows_are_read(spanning: mnb.Recording) -> None:
