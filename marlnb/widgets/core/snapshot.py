@@ -23,7 +23,7 @@ from marlnb.widgets.core.style import HTML
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 FIRST_WAIT_S, MAX_WAIT_S = 15.0, 120.0  # a first snapshot soon, later ones as often as JupyterLab saves
-WAIT_PER_DRAWING = 500  # times the duration of a drawing until the next one: at most 0.2% of the time
+WAIT_PER_DRAWING = 100  # times the duration of a drawing until the next one: at most 1% of the time
 # a page on which the widget lives has this rule, which hides the picture below it; any other page shows the picture
 _HIDE_PICTURE = Markup("<style>{}</style>").format(
     ".jp-OutputArea-child:has(.marlnb-live) + .jp-OutputArea-child { display: none; }"
@@ -157,7 +157,7 @@ class Snapshot:
         picture = _picture(self._figure)
         if picture or "image/png" not in self._latest:
             self._latest = {"text/plain": self._text(), **picture}
-        duration_s = time.monotonic() - self._drawn_at
+        duration_s = time.monotonic() - self._drawn_at if picture else 0.0  # without, it is mostly that of imports
         self._wait_s = max(min(2 * self._wait_s, MAX_WAIT_S), WAIT_PER_DRAWING * duration_s)
         return self._latest
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
+from ipywidgets import VBox
+from matplotlib.figure import Figure
 from traitlets.config import Config
 
 from marlnb.errors import RunError
@@ -37,6 +40,20 @@ def _kept(snapshot: Snapshot) -> dict[str, str]:
 
 def _failing() -> None:
     raise ValueError("not drawn")
+
+
+def test_the_first_picture_does_not_wait_for_long_because_imports_took_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, figures = 0.0, iter((None, Figure()))
+
+    def clock() -> float:  # each drawing takes a second
+        nonlocal now
+        now += 1.0
+        return now
+
+    monkeypatch.setattr("marlnb.widgets.core.snapshot.time", SimpleNamespace(monotonic=clock))
+    snapshot = Snapshot(VBox(), lambda: "", lambda: next(figures))
+    assert PNG not in snapshot._bundle() and snapshot._wait_s == 30
+    assert PNG in snapshot._bundle() and snapshot._wait_s == 100
 
 
 def test_the_picture_stays_after_the_folder_was_removed(tmp_path: Path) -> None:
