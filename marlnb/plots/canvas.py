@@ -275,8 +275,8 @@ def width_with_title(title: str, *, left: float) -> float:
 def alarm(ax: Axes, warnings: Sequence[str]) -> None:
     """Writes the warnings in red below the axes: the first ones, and how many more there are.
 
-    A figure of ours becomes as much higher. In a user's figure without a layout that makes room, where they could be
-    outside the picture, they stand at the bottom of the axes.
+    A PlainFigure grows to make room for them. A user's figure without a layout engine has no room below the axes: there
+    they stand inside, at the bottom.
     """
     if not warnings:
         return

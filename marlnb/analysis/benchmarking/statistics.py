@@ -83,7 +83,7 @@ AGGREGATES: dict[str, Aggregate] = {"IQM": iqm, "median": median, "mean": mean, 
 
 
 def few_runs_warning(n_runs: int) -> tuple[str, ...]:
-    """A warning if intervals over this many runs of each task are too narrow; else nothing, and for one run neither.
+    """A warning if intervals over this many runs of each task are too narrow; none for one run, which has no interval.
 
     The shares are those of 1,000 simulated means of normal scores of one task; with 10 runs it is 90%.
     """

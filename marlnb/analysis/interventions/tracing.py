@@ -46,7 +46,7 @@ from marlnb.training.runs.run_folder import Which
 
 N_BOOTSTRAP = 1000
 MAX_ROUNDING = 1e-6
-"""A smaller change of the mean outcome is none; of outcomes above 1, one by a smaller share of the largest."""
+"""A change of the mean outcome up to this is rounding; where outcomes exceed 1, up to this share of the largest."""
 OUTCOMES = ("return", "actions")
 
 

@@ -76,7 +76,7 @@ def jackknife_bits(cells: np.ndarray) -> Interval:
     """
     n, table = len(cells), cells.sum(axis=0)
     bits = float(mutual_information_bits(table))
-    without = np.array([float(mutual_information_bits(table - of_episode)) for of_episode in cells])
+    without = mutual_information_bits(table - cells)
     smaller_entropy = min(float(entropy_bits(table.sum(axis))) for axis in (0, 1))
     max_bits = float(np.log2(min((table.sum(axis) > 0).sum() for axis in (0, 1))))
     value = float(np.clip(n * bits - (n - 1) * without.mean(), 0.0, smaller_entropy))
