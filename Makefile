@@ -69,7 +69,7 @@ triton-test: $(READY) ## test Tag's kernel on a GPU, or else in Triton's interpr
 	@test -d .peers/triton || $(BIN)/python -m pip install --quiet --no-deps --target .peers/triton 'triton>=3.4,<4'
 	PYTHONPATH=.peers/triton $(BIN)/python -m pytest tests/envs/tag/test_neighbours.py
 
-gpu-test: $(READY) ## test envs, iterations and trainings on a GPU of this machine; 2 min
+gpu-test: $(READY) ## test envs, iterations and training runs on a GPU of this machine; 2 min
 	MARLNB_GPU_TESTS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/gpu --numprocesses 4 $(ARGS)
 
 ray-test: $(READY) ## test batches on a real Ray cluster, started here with two cores; Ray is in .peers/ray (300 MB, and 2 GB of memory)

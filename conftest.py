@@ -103,7 +103,7 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """No training outlives its test: it would take a core from the others, and hold locks when they fork.
+    """No training run outlives its test: it would take a core from the others, and hold locks when they fork.
 
     The next test has one thread of torch again, whatever this one left.
     """

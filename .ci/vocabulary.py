@@ -68,6 +68,7 @@ TEXT = {
     r"\blies? (?:beside|beneath|next to)\b": "is in, is next to",
     r"\bso that (?:it|they) (?:is|are) there\b": "a purpose",
     r"\blearnt\b": "learned",
+    r"\b[Tt]rainings(?:[ ,;:]|\.(?:\s|$))": "training runs",
 }
 
 

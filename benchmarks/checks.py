@@ -4,8 +4,8 @@
 
 IPPO with one thread: on native simple_spread, and on the same game of PettingZoo, stepped in this process. The checks
 are those of every step (five values, each observation's shape) and of every iteration (rewards, observations, losses
-and weights are finite). The two kinds of iterations take turns in one training, so that load on the machine meets both
-alike. CPU time of the process; the ratio is that of the medians.
+and weights are finite). The two kinds of iterations take turns in one training run, so that load on the machine meets
+both alike. CPU time of the process; the ratio is that of the medians.
 """
 
 from __future__ import annotations

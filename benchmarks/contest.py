@@ -1,4 +1,4 @@
-"""Trainings that alternate: each side is a process that does one iteration on request and reports its cost."""
+"""Training runs that alternate: each side is a process that does one iteration on request and reports its cost."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Populations against what else can train them.
 
-Eight IPPO trainings on native simple_spread: together in one batched product, against eight processes. Wall-clock
+Eight IPPO training runs on native simple_spread: together in one batched product, against eight processes. Wall-clock
 seconds of whole commands, starts included, on two cores that all share:
 
 - eight processes: `marlnb train seed=0..7 --jobs 8`, each with one thread; also `--jobs 2`, two at a time
@@ -95,14 +95,14 @@ def main() -> None:
     choices = (*SETTINGS, "agilerl")
     parser.add_argument("--settings", nargs="+", choices=choices, default=choices)
     parser.add_argument("--repetitions", type=int, default=3, help="times that each command runs")
-    parser.add_argument("--frames", type=int, help="frames of each training (default: by setting)")
+    parser.add_argument("--frames", type=int, help="frames of each training run (default: by setting)")
     arguments = parser.parse_args()
     if "agilerl" in arguments.settings:
         against_agilerl(arguments.repetitions)
     for setting in (name for name in arguments.settings if name in SETTINGS):
         frames = arguments.frames or FRAMES[setting]
         rows = measure_seeds(setting, arguments.repetitions, frames)
-        title = f"{N_TRAININGS} IPPO trainings of {frames:,} frames on simple_spread, {setting} minibatches, two cores"
+        title = f"{N_TRAININGS} IPPO runs of {frames:,} frames on simple_spread, {setting} minibatches, two cores"
         report(f"evolution-{setting}", title, rows)
 
 

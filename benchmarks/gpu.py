@@ -1,8 +1,8 @@
 """Batched environments on the GPU that there is, or else on the CPU with smaller sizes, in some minutes.
 
 Tag and native MPE: the environment alone, a rollout, and training end to end; on a GPU each also by CUDA graphs, and in
-bfloat16; Tag with 1,000 agents; and the memory that envs take. The variants of a training and its peer alternate in
-each repetition, every time is taken after synchronisation, and the median counts. The bound of a training adds the
+bfloat16; Tag with 1,000 agents; and the memory that envs take. The variants of a training run and its peer alternate in
+each repetition, every time is taken after synchronisation, and the median counts. The bound of a training run adds the
 measured times of the environment alone and of the matrix products alone (`benchmarks.products`), of which each agent
 and time step has, with F = 2 in out operations for a layer:
 
@@ -58,9 +58,9 @@ JAXMARL_SIDES: dict[str, Driver] = {"JaxMARL": "jaxmarl", "marlnb": "marlnb"}
 READY_S = 120.0  # a peer that is not ready by then is left out
 PLAIN = ""
 COMPILED = ", compiled"
-VARIANTS = {  # of trainings; a CPU has the first two
+VARIANTS = {  # of training runs; a CPU has the first two
     PLAIN: [],
-    COMPILED: ["compile=first"],  # what `compile=auto` does in trainings of several minutes
+    COMPILED: ["compile=first"],  # what `compile=auto` does in training runs of several minutes
     ", CUDA graphs": ["cuda_graphs=true"],
     ", CUDA graphs, bfloat16": ["cuda_graphs=true", "model.precision=bfloat16"],
 }
@@ -76,7 +76,7 @@ class Sizes:
         mpe: envs of simple_spread.
         memory: numbers of envs of Tag whose memory is stated.
         repetitions: windows that each is measured on.
-        variants: of trainings.
+        variants: of training runs.
     """
 
     tag: tuple[int, ...]
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--starts", choices=["env", "shared"], help="of Tag; default on a GPU: shared, as WarpDrive's")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    keep_freed_memory()  # as every training does
+    keep_freed_memory()  # as every training run does
     device = arguments.device
     on_gpu = is_gpu(device)
     arguments.starts = arguments.starts or ("shared" if on_gpu else "env")
@@ -185,7 +185,7 @@ def jaxmarl_rows(on_gpu: bool, sizes: Sizes) -> list[Row]:
 class Peers:
     """The peers that start, each a process of its own; the others say why not, and their rows are missing.
 
-    They start side by side, and while the caller prepares its own trainings.
+    They start side by side, and while the caller prepares its own training runs.
     """
 
     def __init__(self, others: Sequence[Contestant | None], task: str) -> None:
@@ -229,7 +229,7 @@ def progress(what: str, rate: float) -> None:
 
 
 def tag_rows(n_envs: int, arguments: argparse.Namespace, sizes: Sizes) -> list[Row]:
-    """The environment alone, and rollouts and trainings with each network and algorithm."""
+    """The environment alone, and rollouts and training runs with each network and algorithm."""
     rows = environment_rows(n_envs, arguments, sizes)
     for width in arguments.hidden:
         for algorithm in ALGORITHMS:

@@ -57,7 +57,7 @@ def until_done(program: str) -> tuple[float, float]:
 
 
 def until_trained() -> tuple[float, float]:
-    """CPU time and time on the clock until the command has finished the first iteration of a training."""
+    """CPU time and time on the clock until the command has finished the first iteration of a training run."""
     with tempfile.TemporaryDirectory() as folder:
         metrics = Path(folder, "run", "metrics.jsonl")
         start = time.perf_counter()

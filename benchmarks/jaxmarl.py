@@ -1,7 +1,7 @@
 """Whole training iterations of IPPO on simple_spread: marlnb against JaxMARL, which alternate, with the same settings.
 
 256 and 1024 environments × 25 steps, two hidden layers of 64 and of 256, 4 epochs of 4 minibatches, frames per second
-of CPU time on one core and of wall-clock time on two. JaxMARL compiles a whole training, which is not counted.
+of CPU time on one core and of wall-clock time on two. JaxMARL compiles a whole training run, which is not counted.
 Run it on an idle machine.
 """
 

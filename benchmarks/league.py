@@ -56,7 +56,7 @@ MAX_GROWTH_MB = 10.0
 
 
 def trainer(env: str, league: bool, n_envs: int, folder: Path) -> Trainer:
-    """A training of one environment, with a league or without; an iteration has about ROLLOUT_FRAMES."""
+    """A training run of one environment, with a league or without; an iteration has about ROLLOUT_FRAMES."""
     words = [*ENVS[env], *COMMON, f"n_envs={n_envs}", f"rollout_steps={ROLLOUT_FRAMES // n_envs}"]
     if league:
         words += [*LEAGUES[env], *(f"league.{role}.snapshot_frames={SNAPSHOT_FRAMES}" for role in ROLES)]

@@ -1,7 +1,7 @@
 """The cost of a mixture of algorithms: simple_tag with MAPPO against IQL, and with either of them in both groups.
 
-CPU seconds of a whole iteration, one thread; the three trainings take turns in one process. A mixture learns from the
-same steps, so it should cost no more than the more expensive of the two (target: at most 1.2 times that).
+CPU seconds of a whole iteration, one thread; the three training runs take turns in one process. A mixture learns from
+the same steps, so it should cost no more than the more expensive of the two (target: at most 1.2 times that).
 """
 
 from __future__ import annotations

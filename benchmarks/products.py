@@ -1,4 +1,4 @@
-"""The matrix products of a training alone, each with the shape, rows and layout that the training computes it with.
+"""The matrix products of a training run alone, each with the shape, rows and layout that the training computes it with.
 
 A rate of one kind of product does not hold for the others: the sum over all rows of a weight's gradient is slower than
 a layer's output, most of all with several threads, and a critic's head only moves memory.
@@ -22,7 +22,7 @@ Product = Callable[[], object]
 
 @dataclass(frozen=True)
 class ProductSizes:
-    """Of a training whose actor and critic have hidden layers of one width.
+    """Of a training run whose actor and critic have hidden layers of one width.
 
     Attributes:
         features: of an observation.

@@ -1,9 +1,9 @@
-"""The cost of a panel: how soon it answers a click during a training at full speed, and how much it slows training.
+"""The cost of a panel: how soon it answers a click during a training run at full speed, and how much it slows training.
 
     python -m benchmarks.widgets [--part page slowdown kernel] [--clicks 30] [--pairs 20] [--window 4]
 
-It runs in a real JupyterLab and Chromium (`make browser-test` installs what they need). A training of native MPE runs
-in a thread of the notebook's kernel and holds Python's lock most of the time.
+It runs in a real JupyterLab and Chromium (`make browser-test` installs what they need). A training run of native MPE
+runs in a thread of the notebook's kernel and holds Python's lock most of the time.
 
 - *page*: seconds in the page from a click on Checkpoint or Pause until the panel's text changes; the growth of the
   kernel's resident memory from the first panel, imports included; the page's heap.

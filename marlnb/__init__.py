@@ -144,7 +144,7 @@ if TYPE_CHECKING:
 
 if "OMP_WAIT_POLICY" not in os.environ:
     # Read when torch is loaded: its threads sleep after waiting for one another for about 0.1 ms. By default they never
-    # sleep, which makes a training many times as slow where other programs use the cores.
+    # sleep, which makes a training run many times as slow where other programs use the cores.
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)
@@ -194,7 +194,7 @@ def _open_population(run: Any) -> Any:
     return RunPopulation(run)
 
 
-# Trainings, a lower layer, can then train and open leagues and populations.
+# Training runs, a lower layer, can then train and open leagues and populations.
 register_populations(
     PopulationSupport(_population_loop, _league_learners, _winner_experiment, _open_league, _open_population)
 )

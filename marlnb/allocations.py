@@ -1,7 +1,7 @@
 """Allocation: this process's share of its machine, and when the share ends.
 
 Read from SLURM's variables, control groups and CPU affinity. A notebook on a cluster can show its share, and a training
-can save before the share ends. Elsewhere an allocation describes the whole machine and has no end.
+run can save before the share ends. Elsewhere an allocation describes the whole machine and has no end.
 """
 
 from __future__ import annotations

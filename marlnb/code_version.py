@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 GIT_TIMEOUT_S = 5.0
-# folders that do not change what a training computes: the layers above it, and what only prints
+# folders that do not change what a training run computes: the layers above it, and what only prints
 NOT_TRAINING = frozenset(
     (
         *("analysis", "batch", "cli", "display", "galleries", "groundtruth"),

@@ -268,12 +268,12 @@ class AlgorithmConfig(ABC):
 
     @property
     def warmup_frames(self) -> int:
-        """Frames at the start of a training in which nothing is learned yet."""
+        """Frames at the start of a training run in which nothing is learned yet."""
         return 0
 
     @property
     def fixed_options(self) -> tuple[str, ...]:
-        """Options of what a training begins with, which then stays: a schedule cannot change them."""
+        """Options of what a training run begins with, which then stays: a schedule cannot change them."""
         return ()
 
     def check_fit(self, context: LearnerContext) -> None:

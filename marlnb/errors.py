@@ -73,7 +73,7 @@ class CheckpointError(RunError):
 
 
 class CheckpointWriteError(CheckpointError):
-    """A training cannot save a checkpoint; earlier ones are complete."""
+    """A training run cannot save a checkpoint; earlier ones are complete."""
 
 
 class DiskError(MarlnbError, OSError):
@@ -104,14 +104,14 @@ class BatchError(MarlnbError):
 
 
 class StoppedError(MarlnbError):
-    """A training in a batch job was asked to stop: it is saved, and the job resumes later.
+    """A training run in a batch job was asked to stop: it is saved, and the job resumes later.
 
     It ends the notebook in the cell that trains, so that no later cell uses an unfinished training.
     """
 
 
 class AllocationEndsError(StoppedError):
-    """A training in a batch job saved and stopped because the job's time is nearly over; run it again to resume."""
+    """A training run in a batch job saved and stopped because the job's time is nearly over; run it again to resume."""
 
 
 def kind_of(error: BaseException) -> type[MarlnbError] | None:

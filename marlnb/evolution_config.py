@@ -103,8 +103,8 @@ class EvolutionConfig(ABC):
     )
     member: int | None = option(
         None,
-        help="the only member that this training trains, from 0. Trainings in neighbouring folders train the others, "
-        "at their own pace, and meet it through files. none: one training trains all members",
+        help="the only member that this run trains, from 0. Runs in neighbouring folders train the others, "
+        "at their own pace, and meet it through files. none: one training run trains all members",
         ge=0,
     )
     references: tuple[str, ...] = option(
@@ -147,7 +147,7 @@ class EvolutionConfig(ABC):
                 raise ConfigError(f"{at} needs one above 1 and one between 0 and 1; got {up:g} and {down:g}", at=at)
 
     def _check_member(self, member: int) -> None:
-        """Raises ConfigError if there is no such member, or an option needs one training of all members."""
+        """Raises ConfigError if there is no such member, or an option needs one run of all members."""
         if member >= self.population:
             raise ConfigError(
                 f"evolution.member={member} is not in a population of {self.population}; valid: 0 to "
@@ -158,14 +158,14 @@ class EvolutionConfig(ABC):
         for name in (name for name, is_set in needs_all.items() if is_set):
             value = str(getattr(self, name)).lower()
             raise ConfigError(
-                f"evolution.{name}={value} needs one training of all members; evolution.member={member} trains one of "
+                f"evolution.{name}={value} needs one run of all members; evolution.member={member} trains one of "
                 "them. Leave out one of the two",
                 at=f"evolution.{name}",
             )
 
     @property
     def n_trained(self) -> int:
-        """Members that one training trains."""
+        """Members that one training run trains."""
         return self.population if self.member is None else 1
 
     @property

@@ -1,4 +1,4 @@
-"""Experiment: everything that a training needs, stated once."""
+"""Experiment: everything that a training run needs, stated once."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MAX_ITERATION_FRAMES = 10**9
 
 @dataclass(frozen=True, repr=False)
 class Experiment:
-    """Everything that a training needs; the same experiment gives the same run.
+    """Everything that a training run needs; the same experiment gives the same run.
 
-    The length of a training is counted in frames: one frame is one step of one environment. Iterations, minutes and
+    The length of a training run is counted in frames: one frame is one step of one environment. Iterations, minutes and
     agent steps may be limited too; the limit that is reached first ends the training.
     """
 
@@ -48,7 +48,7 @@ class Experiment:
         None, help="how players learn against each other and their snapshots; none: the groups learn with each other"
     )
     evolution: EvolutionConfig | None = option(
-        None, help="how a population of trainings is selected and mutated; none: one training"
+        None, help="how a population of training runs is selected and mutated; none: one training run"
     )
     frames: int = option(1_000_000, help="length of the training", unit="frames", ge=1)
     max_iterations: int | None = option(None, help="end after this many iterations", unit="iterations", ge=1)
@@ -79,7 +79,7 @@ class Experiment:
         "auto",
         help="gradient steps by compiled code, for feed-forward networks on a CPU; first: from the "
         "first update on, after a minute of compiling; background: from the 100th on, compiling meanwhile; auto: in "
-        "the background of trainings that take about three minutes or more. Cached",
+        "the background of training runs that take about three minutes or more. Cached",
         choices=("auto", "never", "first", "background"),
     )
     cuda_graphs: bool = option(
@@ -120,7 +120,7 @@ class Experiment:
                 at="rollout_steps",
             )
         if self.league is not None and self.evolution is not None:
-            raise ConfigError("a training has a league= or an evolution=, not both", at="evolution")
+            raise ConfigError("a training run has a league= or an evolution=, not both", at="evolution")
         self._check_schedule()
         n_iterations = -(-self.frames // self.iteration_frames)
         if self.max_iterations is not None and self.max_iterations > n_iterations:
@@ -243,7 +243,7 @@ class Experiment:
         Args:
             group: in a league also a role or a player that `algorithms` names.
             max_frames: after which `max_agent_steps` ends it; None: not known.
-            n_players: of a league, that this training trains.
+            n_players: of a league, that this training run trains.
         """
         algorithm, frames = self.algorithm_of(group), self.iterations * self.iteration_frames
         limits = f"frames={self.frames}"
@@ -264,7 +264,7 @@ class Experiment:
         raise ConfigError(
             f"{algorithm.name} for {who} would learn nothing: for the first "
             f"{algorithm.warmup_frames:,} frames ({part}.learning_starts) it acts at random and only fills its replay "
-            f"buffer; this training has {frames:,} ({limits}){each}. Train longer, or use "
+            f"buffer; this training run has {frames:,} ({limits}){each}. Train longer, or use "
             f"{part}.learning_starts=0 to {share // 2}{random}"
         )
 

@@ -81,8 +81,8 @@ class LeagueConfig(ABC):
     )
     learner: str = option(
         "",
-        help="the only player that this training trains. Trainings in neighbouring folders train the others, at their "
-        "own pace, and meet it through files. none: one training trains all players, in turns",
+        help="the only player that this run trains. Runs in neighbouring folders train the others, at their "
+        "own pace, and meet it through files. none: one training run trains all players, in turns",
     )
     round_turns: int = option(
         1,

@@ -1,4 +1,4 @@
-"""Schedules: options of algorithms that change during a training, as `"50000 algorithm.lr=1e-4"`."""
+"""Schedules: options of algorithms that change during a training run, as `"50000 algorithm.lr=1e-4"`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Change:
         if self.option in algorithm.fixed_options:
             numbers = {name for name in names if hints(type(algorithm))[name] in (int, float, float | None)}
             raise ConfigError(
-                f"schedule: {str(self)!r}: {self.option} of {algorithm.name} says what a training begins with and "
+                f"schedule: {str(self)!r}: {self.option} of {algorithm.name} says what a training run begins with and "
                 f"cannot change; valid: {', '.join(sorted(numbers - set(algorithm.fixed_options))) or 'none'}",
                 at="schedule",
             )

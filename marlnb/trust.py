@@ -1,4 +1,4 @@
-"""Which code that run folders name may run here: that of the user's own trainings, and what the user has allowed.
+"""Which code that run folders name may run here: that of the user's own training runs, and what the user has allowed.
 
 A run folder can come from anyone, and its experiment may name a class, a constructor or a function to import. Reading
 a folder imports none of it (`marlnb.plugins.unloaded`). What needs that code runs it if the part of the experiment that
@@ -24,7 +24,7 @@ from marlnb.plugins.registry import ask_before_import
 from marlnb.plugins.unloaded import NamedCode, Unloaded
 
 How = Literal["trained", "granted"]
-"""trained: in a training of this user, whose code is also searched in the current folder; granted: by `trust=True`."""
+"""trained: in a run of this user, whose code is also searched in the current folder; granted: by `trust=True`."""
 
 DATA_VARIABLE = "MARLNB_DATA_DIR"
 _session: dict[str, How] = {}  # by digest; also where the record cannot be written
@@ -134,7 +134,7 @@ def asking_for_classes(origin: str, where: str, *, grant: bool = False) -> Itera
 def describe(parts: Mapping[str, Unloaded], origin: str) -> str:
     """What would run, from which files, and how to allow it."""
     return (
-        f"{origin} names code that none of your own trainings used, so it was not run:\n{code_text(parts)}\n"
+        f"{origin} names code that none of your own training runs used, so it was not run:\n{code_text(parts)}\n"
         "if you trust it: trust=True in Python, for example Run.open(folder, trust=True), or --trust in a command"
     )
 

@@ -12,7 +12,7 @@ SLOW = {
     *("pandas", "scipy", "sklearn", "matplotlib", "seaborn", "captum", "IPython", "ipywidgets", "PIL", "papermill"),
     *("pettingzoo", "mpe2", "gymnasium", "vmas", "wandb", "tensorboard"),
 }
-"""What a training of a native environment never needs."""
+"""What a training run of a native environment never needs."""
 OVERRIDES = (
     "env=mpe/simple_spread",
     "algorithm=ippo",

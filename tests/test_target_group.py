@@ -1,4 +1,4 @@
-"""Whose return ends a training is checked before it starts, as far as it is known without building the environment."""
+"""Whose return ends a run is checked before it starts, as far as it is known without building the environment."""
 
 from __future__ import annotations
 

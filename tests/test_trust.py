@@ -196,7 +196,7 @@ def test_nothing_runs_when_a_folder_is_opened_shown_or_planned(
         with pytest.raises(MarlnbError):
             ask()
         assert not mark.exists(), name
-    assert "names code that none of your own trainings used" in capsys.readouterr().err
+    assert "names code that none of your own training runs used" in capsys.readouterr().err
     assert sys.path == before and "evil" not in sys.modules
     assert not folder.with_name("mine").exists()
 
@@ -329,7 +329,7 @@ def test_ones_own_training_needs_no_permission_in_a_fresh_process(
     assert files and all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in files)
     monkeypatch.setenv("MARLNB_DATA_DIR", str(tmp_path / "another user"))
     monkeypatch.setattr(trust, "_session", {})
-    with pytest.raises(TrustError, match="moved names code that none of your own trainings used"):
+    with pytest.raises(TrustError, match="moved names code that none of your own training runs used"):
         evaluate("moved", episodes=1)
 
 
@@ -393,7 +393,7 @@ def test_another_persons_benchmark_is_read_without_its_code(
     capsys.readouterr()
     assert main(["benchmark", str(folder)]) == 2
     asked = capsys.readouterr().err
-    assert "names code that none of your own trainings used" in asked and " evil:" in asked
+    assert "names code that none of your own training runs used" in asked and " evil:" in asked
     with pytest.raises(TrustError, match="--trust"):
         mnb.benchmark(opened.spec, tmp_path / "mine", progress=False)
     assert not mark.exists() and not (tmp_path / "mine").exists()

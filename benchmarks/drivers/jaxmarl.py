@@ -1,7 +1,7 @@
 """JaxMARL's IPPO on simple_spread, several iterations per request; run by the Python of `make bench-peers-setup`.
 
 The update is that of JaxMARL's baselines/IPPO/ippo_ff_mpe.py (Apache-2.0), line by line, with hidden layers of any
-size and without distrax. One compiled call does the iterations of a request, as JaxMARL compiles a whole training.
+size and without distrax. One compiled call does the iterations of a request, as JaxMARL compiles a whole training run.
 """
 
 from __future__ import annotations

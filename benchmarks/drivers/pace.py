@@ -1,4 +1,4 @@
-"""The protocol by which two trainings alternate: each does one iteration on request and reports its cost.
+"""The protocol by which two training runs alternate: each does one iteration on request and reports its cost.
 
 A driver trains, calling `Pace.iteration_done()` after each iteration. After the warm-up it waits for a line on
 standard input before each further iteration, and answers with one line of JSON. Waiting costs no CPU time, set-up and

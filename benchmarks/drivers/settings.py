@@ -1,4 +1,4 @@
-"""Settings of both sides' trainings."""
+"""Settings of both sides' training runs."""
 
 from __future__ import annotations
 

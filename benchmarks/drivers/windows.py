@@ -33,7 +33,7 @@ RESAMPLES = 4000
 
 @dataclass(frozen=True)
 class Window:
-    """What a training did between the ends of two iterations.
+    """What a training run did between the ends of two iterations.
 
     Attributes:
         frames: environment steps. wall_s: duration. ran_s, waited_s: its thread's seconds on a core, and of waiting for

@@ -4,8 +4,8 @@
     python -m benchmarks.tune.by_frames "connect_four ippo" --frames 300_000 --set algorithm.entropy_coef=0.1
 
 Trains the start of a search (`spaces.py`) with the options of `--set` in place of its own, and scores it at each number
-of frames. Every training is a line of `by_frames.jsonl`, and is not repeated. Seconds and frames are not the same: a
-setting that needs fewer seconds per frame is better than this comparison shows; the CPU-seconds are printed too.
+of frames. Every training run is a line of `by_frames.jsonl`, and is not repeated. Seconds and frames are not the same:
+a setting that needs fewer seconds per frame is better than this comparison shows; the CPU-seconds are printed too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FILE = Path(__file__).with_name("by_frames.jsonl")
 
 
 def compare(task: SearchTask, changes: Sequence[str], seeds: Sequence[int], marks: Sequence[int], file: Path) -> None:
-    """Trains what the file lacks, one training after the other."""
+    """Trains what the file lacks, one training run after the other."""
     given = dict(word.split("=", 1) for word in changes)
     options = tuple(sorted(f"{name}={value}" for name, value in {**task.start, **given}.items()))
     for seed in seeds:
@@ -54,10 +54,10 @@ def main(words: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("words", help="the task: words of its name, in quotes")
-    parser.add_argument("--frames", type=int, nargs="+", required=True, help="where each training is scored")
+    parser.add_argument("--frames", type=int, nargs="+", required=True, help="where each training run is scored")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--set", nargs="+", default=[], metavar="OPTION=VALUE", help="in place of the start's values")
-    parser.add_argument("--file", type=Path, default=FILE, help="where trainings are recorded (%(default)s)")
+    parser.add_argument("--file", type=Path, default=FILE, help="where training runs are recorded (%(default)s)")
     arguments = parser.parse_args(words)
     try:
         (task,) = choose(arguments.words.split())

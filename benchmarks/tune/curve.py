@@ -1,4 +1,4 @@
-"""One training under a budget of seconds or of frames, scored at given marks."""
+"""One training run under a budget of seconds or of frames, scored at given marks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from marlnb.training.trainer import Trainer
 
 Clock = Literal["cpu", "wall", "frames"]
 UNLIMITED_FRAMES = 10**9
-WARM_UP_ITERATIONS = 3  # import what a training imports when it first needs it
+WARM_UP_ITERATIONS = 3  # import what a training run imports when it first needs it
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ def learning_curve(experiment: Experiment, marks: Sequence[float], *, clock: Clo
     """Trains until each mark in turn; the training ends when the caller has read the last point.
 
     Args:
-        experiment: what to train; its own length is ignored. With compile=auto nothing is compiled, as in trainings of
-            the lengths that tuned settings have.
+        experiment: what to train; its own length is ignored. With compile=auto nothing is compiled, as in training runs
+            of the lengths that tuned settings have.
         marks: ascending seconds or frames of training. Set-up and scoring do not count.
         clock: of the marks. "cpu": CPU-seconds of this process and its workers; "wall": seconds; "frames", which do not
             depend on what else the machine does.
@@ -71,7 +71,7 @@ def learning_curve(experiment: Experiment, marks: Sequence[float], *, clock: Clo
 
 
 def warm_up(experiment: Experiment) -> None:
-    """A few iterations of a training, so that the next one need not import anything."""
+    """A few iterations of a training run, so that the next one need not import anything."""
     experiment = _without_end(experiment)
     with tempfile.TemporaryDirectory() as folder:
         with Trainer(experiment, Run.create(Path(folder) / "run", experiment)) as trainer:

@@ -23,7 +23,7 @@ class Rung:
     """A stage of the search.
 
     Attributes:
-        budget_s: CPU-seconds of each training.
+        budget_s: CPU-seconds of each training run.
         n_candidates: how many enter it: the best of the rung before.
         seeds: each candidate is trained with each of them.
     """
@@ -42,7 +42,7 @@ class SearchTask:
         alternatives: changes of the start that are tried next, before random ones.
         space: other values by option. Empty: the start is only compared with the options' own defaults.
         rungs: of the search.
-        fixed: overrides of every training that are no settings.
+        fixed: overrides of every training run that are no settings.
         episodes: of each scoring.
         marks_s: seconds of training at which it is scored before its end.
     """
@@ -64,7 +64,7 @@ class SearchTask:
 
 @dataclass(frozen=True)
 class Trial:
-    """One training: a task's name, settings, a seed and a budget in CPU-seconds."""
+    """One training run: a task's name, settings, a seed and a budget in CPU-seconds."""
 
     cell: str
     options: Options
@@ -88,7 +88,7 @@ def candidates(task: SearchTask, n: int) -> list[Options]:
 
 
 def next_trial(task: SearchTask, results: Mapping[Trial, float]) -> Trial | None:
-    """The first training that the search still needs; None when it is complete."""
+    """The first training run that the search still needs; None when it is complete."""
     return _search(task, results)[0]
 
 
@@ -99,7 +99,7 @@ def winner(task: SearchTask, results: Mapping[Trial, float]) -> Options | None:
 
 
 def _search(task: SearchTask, results: Mapping[Trial, float]) -> tuple[Trial | None, Sequence[Options]]:
-    """The next training, and the candidates of the last complete rung, the best one first."""
+    """The next training run, and the candidates of the last complete rung, the best one first."""
     ranked = candidates(task, task.rungs[0].n_candidates)
     for rung in task.rungs:
         entrants = ranked[: rung.n_candidates]

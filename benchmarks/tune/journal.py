@@ -1,4 +1,4 @@
-"""The search's file: one line of JSON for every training, appended when the training is complete."""
+"""The search's file: one line of JSON for every training run, appended when the training is complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from marlnb.training.runs.files import read_lines, write_atomically
 
 @dataclass(frozen=True)
 class Entry:
-    """A complete training.
+    """A complete training run.
 
     Attributes:
         trial: what was trained.
@@ -58,7 +58,7 @@ class Journal:
         self.entries.append(entry)
 
     def results(self) -> dict[Trial, float]:
-        """The score of each training; minus infinity where it failed."""
+        """The score of each training run; minus infinity where it failed."""
         return {entry.trial: -inf if entry.score is None else entry.score for entry in self.entries}
 
 

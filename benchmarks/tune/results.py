@@ -16,7 +16,7 @@ def results(tasks: Sequence[SearchTask], journal: Journal) -> str:
     """A table in Markdown of the tasks that have results, and the whole search's budget."""
     rows = [_row(task, journal) for task in tasks if any(entry.trial.cell == task.name for entry in journal.entries)]
     spent_s = sum(entry.total_cpu_s for entry in journal.entries)
-    total = f"{len(journal.entries)} trainings, {spent_s / 3600:.2f} hours of one core with set-up and scoring."
+    total = f"{len(journal.entries)} training runs, {spent_s / 3600:.2f} hours of one core with set-up and scoring."
     return f"{markdown_table(HEADER, rows)}\n\n{total}"
 
 

@@ -1,4 +1,4 @@
-"""Runs the trainings that a search needs, one after the other, in this process."""
+"""Runs the training runs that a search needs, one after the other, in this process."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def search(tasks: Sequence[SearchTask], journal: Journal, *, n_shown: int, end: 
     Args:
         tasks: one after the other.
         journal: what is complete.
-        n_shown: trainings of each winner with seeds that the search does not use.
-        end: no training starts after this time, in seconds of `time.monotonic`.
+        n_shown: training runs of each winner with seeds that the search does not use.
+        end: no training run starts after this time, in seconds of `time.monotonic`.
     Returns:
         whether nothing is missing any more.
     """
@@ -45,7 +45,7 @@ def search(tasks: Sequence[SearchTask], journal: Journal, *, n_shown: int, end: 
 
 
 def missing_trials(task: SearchTask, journal: Journal, n_shown: int) -> Iterator[Trial]:
-    """The trainings of the search, then those of the winner. Journal each one before you take the next."""
+    """The training runs of the search, then those of the winner. Journal each one before you take the next."""
     while (trial := next_trial(task, journal.results())) is not None:
         yield trial
     options = winner(task, journal.results())
@@ -63,7 +63,7 @@ def compose(task: SearchTask, trial: Trial) -> Experiment:
 
 
 def run_trial(task: SearchTask, trial: Trial, experiment: Experiment) -> Entry:
-    """Trains until the budget is spent. A training that fails has no score."""
+    """Trains until the budget is spent. A training run that fails has no score."""
     start_s, points, error = cpu_seconds(), [], ""
     marks_s = [*(mark for mark in task.marks_s if mark < trial.budget_s), trial.budget_s]
     try:

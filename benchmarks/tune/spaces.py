@@ -308,7 +308,7 @@ def _mpe(task: str, algorithm: str) -> SearchTask:
 
 
 def in_one_thread(env: str) -> tuple[str, ...]:
-    """Overrides with which a training computes and steps PettingZoo's environments in one thread of its own process."""
+    """Overrides with which a training run uses one thread, and steps PettingZoo's environments in its own process."""
     return ("threads=1", *(("env.workers=0",) if env.startswith("pettingzoo/") else ()))
 
 

@@ -1,1 +1,1 @@
-"""Checks that each algorithm learns: whole trainings with known targets, too long for the tests."""
+"""Checks that each algorithm learns: whole training runs with known targets, too long for the tests."""

@@ -1,4 +1,4 @@
-"""Runs the checks' trainings and compares the results with the checks' targets: `make verify ARGS="spread"`.
+"""Runs the checks' training runs and compares the results with the checks' targets: `make verify ARGS="spread"`.
 
 Each check is a benchmark of its own in FOLDER/<name>: a complete run is not trained again, an interrupted one resumes.
 The table is printed and written to FOLDER/verification.md, for docs/verification.md.

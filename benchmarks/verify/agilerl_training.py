@@ -1,4 +1,4 @@
-"""One training of AgileRL's multi-agent demo, scored at its end; run by the Python of `make bench-peers-setup`.
+"""One training run of AgileRL's multi-agent demo, scored at its end; run by the Python of `make bench-peers-setup`.
 
     .peers/agilerl/bin/python -m benchmarks.verify.agilerl_training SEED FILE --generations N --generation-frames M
 

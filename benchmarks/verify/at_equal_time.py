@@ -4,8 +4,8 @@
 
 Each side trains for `--seconds` of CPU time in one thread, without imports, set-up and compiling, and then plays
 `--episodes` episodes without exploration in its own environment; a score is the mean return of one agent. BenchMARL
-stops in the middle of an update if need be. A training whose score is in FOLDER/scores.jsonl is not repeated. The table
-is printed and written to FOLDER/table.md. Needs `make bench-peers-setup`.
+stops in the middle of an update if need be. A training run whose score is in FOLDER/scores.jsonl is not repeated. The
+table is printed and written to FOLDER/table.md. Needs `make bench-peers-setup`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--tasks", nargs="+", choices=list(ENVS), default=list(ENVS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--seconds", type=float, default=60.0, help="CPU-seconds of each training (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="CPU-seconds of each training run (%(default)s)")
     parser.add_argument("--episodes", type=int, default=100, help="that are played after it (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("runs/at_equal_time"), metavar="FOLDER")
     arguments = parser.parse_args(words)

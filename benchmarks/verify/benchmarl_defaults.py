@@ -1,4 +1,4 @@
-"""One training of BenchMARL with its own defaults, for some CPU-seconds, then scored without exploration.
+"""One training run of BenchMARL with its own defaults, for some CPU-seconds, then scored without exploration.
 
     .peers/benchmarl/bin/python -m benchmarks.verify.benchmarl_defaults TASK ALGORITHM SEED FILE --seconds S
 

@@ -1,4 +1,4 @@
-"""One training of BenchMARL's IPPO, evaluated as it goes; run by the Python of `make bench-peers-setup`.
+"""One training run of BenchMARL's IPPO, evaluated as it goes; run by the Python of `make bench-peers-setup`.
 
     .peers/benchmarl/bin/python -m benchmarks.verify.benchmarl_training TASK SEED FILE --frames N --evaluations K
 

@@ -1,4 +1,4 @@
-"""The checks: each training, its length and its target."""
+"""The checks: each training run, its length and its target."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BATCHED_PPO = ("tuned=false", "n_envs=256", "rollout_steps=100", "algorithm.lr=1
 
 @dataclass(frozen=True)
 class Check:
-    """One training with a target.
+    """One training run with a target.
 
     Attributes:
         overrides: in Hydra's grammar, as `marlnb train` takes them, but for the seed.

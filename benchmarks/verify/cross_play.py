@@ -1,10 +1,10 @@
-"""Two groups that compete, each from another training: whose players are stronger, whatever they trained against.
+"""Two groups that compete, each from another training run: whose players are stronger, whatever they trained against.
 
     marlnb train env=mpe/simple_tag algorithm=mappo run=runs/tag-mappo            # and another one
     python -m benchmarks.verify.cross_play runs/tag-mappo runs/tag-maddpg
 
-A group's return in its own training rises when it learns and falls when its opponents do, so two trainings are not
-compared by it. Here each row is a training's first group, each column a training's second group, and a cell has the
+A group's return in its own training run rises when it learns and falls when its opponents do, so two training runs are
+not compared by it. Here each row is a training's first group, each column a training's second group, and a cell has the
 mean return of one agent of either, over the same greedy episodes. Random players are added, and on tag two scripted
 ones: hunters that run straight at the prey, and a prey that runs away from all hunters.
 """

@@ -2,11 +2,12 @@
 
     python -m benchmarks.verify.default_settings simple_spread mappo, connect_four [--seconds 60] [--seeds 0 1 2]
 
-Each training lasts `--seconds`, without set-up, and is scored at marks with the clock stopped, greedy, over the same
-episodes. Run it alone on the machine, where the clock is the wall's; on a busy one, `--clock cpu` gives each training
-CPU-seconds of one thread, without worker processes. All trainings with the first seed come first, and one that is
-complete is not repeated, so it can be stopped and continued. Every training is a line of curves.jsonl, with its
-settings: once the tuned settings change, it counts no longer. The file is kept in the repository. The table is printed.
+Each training run lasts `--seconds`, without set-up, and is scored at marks with the clock stopped, greedy, over the
+same episodes. Run it alone on the machine, where the clock is the wall's; on a busy one, `--clock cpu` gives each
+training run CPU-seconds of one thread, without worker processes. All training runs with the first seed come first, and
+one that is complete is not repeated, so it can be stopped and continued. Every training run is a line of curves.jsonl,
+with its settings: once the tuned settings change, it counts no longer. The file is kept in the repository. The table is
+    printed.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ GOALS: Mapping[str, Mapping[str, float]] = {  # after 60 seconds of two cores, b
 
 @dataclass(frozen=True)
 class Curve:
-    """One training with the default settings."""
+    """One training run with the default settings."""
 
     env: str
     algorithm: str
@@ -128,13 +129,13 @@ def settings(env: str, algorithm: str) -> Mapping[str, Any]:
 
 
 def _circumstances() -> dict[str, Any]:
-    """When a training ran, and how busy the machine was: `load` is the number of processes that wanted a core."""
+    """When a training run ran, and how busy the machine was: `load` is the number of processes that wanted a core."""
     date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {"date": date, "cores": os.cpu_count(), "load": round(os.getloadavg()[1], 1)}
 
 
 def curves(folder: Path) -> list[Curve]:
-    """The trainings of a folder with today's settings; of those of the same names and seed the last one."""
+    """The training runs of a folder with today's settings; of those of the same names and seed the last one."""
     rows = {
         (row["env"], row["algorithm"], row["seed"]): row
         for row in read_lines(folder / "curves.jsonl")
@@ -186,7 +187,7 @@ def best_known(env: str, measured: Sequence[Curve], shown: Quantity) -> float:
 
 
 def _row(same: Sequence[Curve], shown: Quantity, random: float, best: float) -> tuple[str, ...]:
-    """Of the trainings of one environment and algorithm."""
+    """Of the training runs of one environment and algorithm."""
     env, algorithm, form = same[0].env, same[0].algorithm, ".3f" if shown.name else ".2f"
     target, oracle = random + SHARE_OF_BEST * (best - random), scripted(env)
     early, late = (
@@ -226,7 +227,7 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("words", nargs="*", metavar="WORD", help="words of an environment and algorithm, ...")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--seconds", type=float, default=300.0, help="of each training (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=300.0, help="of each training run (%(default)s)")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="of --seconds (%(default)s)")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"default: {FOLDER.name}/CLOCK next to this file")
     arguments = parser.parse_args(words)

@@ -1,10 +1,10 @@
 """Evolution against its controls at equal steps: does it help, and what is selection alone worth?
 
-Every training has the same number of environment steps, those of all members and of their evaluations included. The
-controls: the options' defaults in one training, which has all steps for itself; random search; selection without
+Every training run has the same number of environment steps, those of all members and of their evaluations included. The
+controls: the options' defaults in one training run, which has all steps for itself; random search; selection without
 mutation; mutation without selection. The score is the mean return of one agent over 500 greedy episodes that no
 selection has seen. On speaker_listener, marlnb's MADDPG with the settings of AgileRL's multi-agent tutorial meets
-AgileRL's own training (`make bench-peers-setup`), whose elite is scored before its last mutation.
+AgileRL's own training run (`make bench-peers-setup`), whose elite is scored before its last mutation.
 
 Each training's score is written to FOLDER/<env>-<method>-<seed>.json, and complete ones are not trained again. The
 table has the interquartile mean over seeds with a 95% bootstrap interval, and the probability that a training scores
@@ -36,7 +36,7 @@ EPISODES, FIRST_SEED = 500, 1_000_000  # of the final evaluation
 GENERATIONS = 10
 DEFAULT, AGILERL, AGILERL_ITSELF = "default", "agilerl", "agilerl_itself"
 CONTROLS = {
-    DEFAULT: "one training with the defaults",
+    DEFAULT: "one training run with the defaults",
     "random_search": "random search",
     "select_only": "selection without mutation",
     "mutate_only": "mutation without selection",
@@ -104,7 +104,7 @@ TASKS = {
 
 
 def overrides_of(env: str, method: str, seed: int, scale: float) -> tuple[str, ...]:
-    """The overrides of one training of marlnb."""
+    """The overrides of one training run of marlnb."""
     task = TASKS[env]
     words = (f"env={env}", *task.overrides, "tuned=false", f"frames={round(scale * task.frames)}", f"seed={seed}")
     words += (f"evaluation_episodes={task.evaluation_episodes}", "checkpoint_every=1_000_000")
@@ -142,7 +142,7 @@ def score_of_agilerl(seed: int, generation_frames: int, folder: Path) -> float:
 
 
 def scores_of(folder: Path, env: str, seeds: list[int]) -> dict[str, dict[int, float]]:
-    """By method and seed, the scores of the complete trainings."""
+    """By method and seed, the scores of the complete training runs."""
     paths = {(method, seed): score_path(folder, env, method, seed) for method, seed in product(METHODS, seeds)}
     known = {key: json.loads(path.read_text())["score"] for key, path in paths.items() if path.exists()}
     return {method: {seed: known[method, seed] for seed in seeds if (method, seed) in known} for method in METHODS}
@@ -182,7 +182,7 @@ def main() -> None:
     parser.add_argument("--envs", nargs="+", choices=tuple(TASKS), default=list(TASKS))
     parser.add_argument("--methods", nargs="+", choices=tuple(METHODS), default=list(METHODS))
     parser.add_argument("--scale", type=float, default=1.0, help="share of the environment steps (%(default)s)")
-    parser.add_argument("--seeds", type=int, default=8, help="trainings of each (%(default)s)")
+    parser.add_argument("--seeds", type=int, default=8, help="training runs of each (%(default)s)")
     parser.add_argument("--out", default="runs/verify/evolution", metavar="FOLDER")
     parser.add_argument("--table", action="store_true", help="print the table of what is complete, train nothing")
     arguments = parser.parse_args()

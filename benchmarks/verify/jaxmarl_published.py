@@ -1,4 +1,4 @@
-"""One training of JaxMARL's IPPO on simple_spread with its published settings, for some CPU-seconds, then scored.
+"""One training run of JaxMARL's IPPO on simple_spread with its published settings, for some CPU-seconds, then scored.
 
     .peers/jaxmarl/bin/python -m benchmarks.verify.jaxmarl_published simple_spread ippo SEED FILE --seconds S
 

@@ -2,10 +2,10 @@
 
     python -m benchmarks.verify.same_frames [--tasks balance] [--seeds 0 1] [--longer 4] [--out FOLDER]
 
-Both sides train with the settings of benchmarks/drivers/settings.py, one thread each, one training after the other,
+Both sides train with the settings of benchmarks/drivers/settings.py, one thread each, one training run after the other,
 and play 100 episodes without exploration after each third of the frames; an episode's return is the mean over agents of
-their summed rewards. A training whose result is in FOLDER is not repeated; interrupted ones of marlnb resume, those of
-BenchMARL restart. Needs `make bench-peers-setup`. The table is printed and written to FOLDER/table.md.
+their summed rewards. A training run whose result is in FOLDER is not repeated; interrupted ones of marlnb resume, those
+of BenchMARL restart. Needs `make bench-peers-setup`. The table is printed and written to FOLDER/table.md.
 """
 
 from __future__ import annotations

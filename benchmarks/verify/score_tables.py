@@ -135,7 +135,7 @@ def score_cell(task: Task, algorithm: str, measured: Measured, seconds: float) -
 
 
 def time_cell(task: Task, algorithm: str, measured: Measured) -> str:
-    """Seconds until `task.target`, of the longest trainings with three seeds: median, lowest and highest over seeds."""
+    """Seconds until `task.target`, of the longest runs with three seeds: median, lowest and highest over seeds."""
     longest = max((LATE_S, GOAL_S), key=lambda seconds: _n_seeds(chosen(task, algorithm, measured, seconds)[1]))
     machine, same = chosen(task, algorithm, measured, longest)
     times = [curve.seconds_to(task.target, task.shown) for curve in same]

@@ -1,9 +1,9 @@
 """Eight seeds together against the same seeds alone: final scores, paired by seed.
 
 One update together equals one alone up to rounding, which the tests check. After many updates, rounding has made other
-trainings of them, so this compares their final scores: the mean difference and its 95% interval (t, over the seeds). It
-is reached if the interval holds 0, and its half-width says how large a difference would have been seen. Complete runs
-in FOLDER are not trained again, interrupted ones resume.
+training runs of them, so this compares their final scores: the mean difference and its 95% interval (t, over the
+seeds). It is reached if the interval holds 0, and its half-width says how large a difference would have been seen.
+Complete runs in FOLDER are not trained again, interrupted ones resume.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/verify-together"), metavar="FOLDER", help="%(default)s")
     parser.add_argument("--seeds", type=int, default=8, help="%(default)s")
-    parser.add_argument("--frames", type=int, help="of each training (default: by task)")
+    parser.add_argument("--frames", type=int, help="of each training run (default: by task)")
     arguments = parser.parse_args()
     seeds, all_reached = range(arguments.seeds), True
     print(markdown_table(("training", "together", "alone", "difference, 95% interval", ""), ()))

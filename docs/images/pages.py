@@ -136,7 +136,7 @@ def verification(trained: Trained) -> Figure:
 
 @of_page
 def tuned_settings(trained: Trained) -> Figure:
-    """What trainings reach that name an environment and an algorithm alone: medians over seeds."""
+    """What training runs reach that name an environment and an algorithm alone: medians over seeds."""
     by_machine = [default_settings.curves(default_settings.FOLDER / name) for name in ("cpu-avx512", "cpu-genoa")]
     algorithms = sorted({curve.algorithm for measured in by_machine for curve in measured})
     envs = [env for env in dict.fromkeys(curve.env for curve in by_machine[0]) if env in default_settings.GOALS]

@@ -29,7 +29,7 @@ def masked_mean(values: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def masked_means(values: Tensor, mask: Tensor | None = None) -> Tensor:
-    """`masked_mean` of each row: values `[training, ...]`, of several trainings at once, to `[training]`."""
+    """`masked_mean` of each row: values `[training, ...]`, of several training runs at once, to `[training]`."""
     if mask is None:
         return values.flatten(1).mean(1)
     weight = mask.to(values.dtype)

@@ -50,7 +50,7 @@ class OffPolicyLearner(Learner):
             `update_targets` moves them.
         shares_replay: the replay buffer is that of several learners, and not part of this one's state.
         generator: of the random numbers in the losses; None: torch's global one.
-        mean: of a loss's values over the agents that acted: `masked_mean`, or `masked_means` of several trainings.
+        mean: of a loss's values over the agents that acted: `masked_mean`, or `masked_means` of several training runs.
     """
 
     shares_replay = False
@@ -240,7 +240,7 @@ class OffPolicyLearner(Learner):
         if every and (self.steps + 1) % every:
             return
         share = 1.0 if every else self.config.tau
-        if isinstance(share, Tensor):  # of several trainings, `[training, 1]`
+        if isinstance(share, Tensor):  # of several training runs, `[training, 1]`
             torch._foreach_lerp_(self.target_weights, self.followed_weights, [share] * len(self.followed_weights))
         else:
             torch._foreach_lerp_(self.target_weights, self.followed_weights, share)

@@ -27,7 +27,7 @@ Part = Literal["actor", "critic"]
 
 
 class PPOCoefficients(Protocol):
-    """The options that the loss reads: an `IPPOConfig`, or those of several trainings at once as tensors.
+    """The options that the loss reads: an `IPPOConfig`, or those of several training runs at once as tensors.
 
     Attributes:
         clip, value_clip: numbers, or `[training, 1, 1]`.
@@ -135,8 +135,8 @@ def ppo_loss(
         L = L_clip + value_coef L_value - entropy_coef H
 
     Args:
-        mean: `masked_means` for minibatches of several trainings, `[training, sample, agent]`; the loss and the metrics
-            are then `[training]`.
+        mean: `masked_means` for minibatches of several training runs, `[training, sample, agent]`; the loss and the
+            metrics are then `[training]`.
     Source: Schulman et al. 2017, equation 9 (arXiv:1707.06347).
     """
     weight = minibatch.get("weight")

@@ -200,6 +200,6 @@ def td_target(reward: Tensor, next_value: Tensor, terminated: Tensor, discount: 
     Source: Pardo et al. 2018, Time Limits in Reinforcement Learning (arXiv:1712.00378).
     """
     future = (~terminated).to(next_value.dtype)
-    if isinstance(discount, Tensor):  # of each sample `[..., n, 1]`, or of several trainings `[training, 1, 1]`
+    if isinstance(discount, Tensor):  # of each sample `[..., n, 1]`, or of several training runs `[training, 1, 1]`
         return torch.addcmul(reward, next_value, future * discount)
     return torch.addcmul(reward, next_value, future, value=discount)

@@ -1,4 +1,4 @@
-"""Cancel jobs of a batch, and ask a training or a job to stop; the requests are files, so any node can read them."""
+"""Cancel jobs of a batch, and ask a run or a job to stop; the requests are files, so any node can read them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def stop(folder: str | os.PathLike[str]) -> str:
     if job is not None and job.is_executing:
         request(path, "stop")
         return (
-            f"job {job.name} stops within seconds: a training saves after its current iteration, any other cell is "
+            f"job {job.name} stops within seconds: a training run saves after its current iteration, any other cell is "
             f"ended and runs again later; to continue: {rerun_command(job)}"
         )
     if is_locked(path / LOCK):

@@ -1,4 +1,4 @@
-"""Upload Weights & Biases runs that trainings wrote offline, found in run and batch folders.
+"""Upload Weights & Biases runs that training runs wrote offline, found in run and batch folders.
 
 The attempts of a run share one id, and wandb uploads the files of one id in order of their start: they become one run
 there. wandb marks uploaded files by `*.wandb.synced`, so a second call uploads only what is new.
@@ -50,7 +50,7 @@ class OfflineRun:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a training may still write to it."""
+        """Whether a training run may still write to it."""
         return any(is_locked(self.run / name) for name in ("lock", JOB_LOCK))
 
 

@@ -81,7 +81,7 @@ def _guarded(command: str, words: list[str]) -> int:
         return code
     except SystemExit as stop:  # argparse has printed its help or its complaint
         return stop.code if isinstance(stop.code, int) else FAILED
-    except _WRITE_ERRORS as error:  # in the middle of a training or a recording
+    except _WRITE_ERRORS as error:  # in the middle of a training run or a recording
         return _complain(str(error), FAILED)
     except _INPUT_ERRORS as error:
         return _complain(str(error), BAD_INPUT)

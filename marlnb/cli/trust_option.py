@@ -14,7 +14,7 @@ def add_trust_argument(parser: argparse.ArgumentParser) -> None:
         "--trust",
         action="store_true",
         help="allow the code (environment, algorithm, network, function) that another person's run folder names, "
-        "now and later; your own trainings need no permission",
+        "now and later; your own training runs need no permission",
     )
 
 

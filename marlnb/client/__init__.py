@@ -1,4 +1,4 @@
-"""The client of a simulator that runs in another process: it asks a training for actions and reports rewards.
+"""The client of a simulator that runs in another process: it asks a training run for actions and reports rewards.
 
     from marlnb.client import Client, EpisodeOver, ServerGone
 

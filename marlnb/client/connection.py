@@ -1,4 +1,4 @@
-"""Client, a simulator's connection to a training, evaluation or recording; and Episode, one episode on it."""
+"""Client, a simulator's connection to a training run, evaluation or recording; and Episode, one episode on it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RETRY_S = 0.1
 
 
 class Client:
-    """A connection to one training, evaluation or recording. It plays one episode at a time; open one per episode.
+    """A connection to one training run, evaluation or recording. It plays one episode at a time; open one per episode.
 
     Attributes:
         agents: by name, the agents' observations and actions.

@@ -38,7 +38,7 @@ def as_code(experiment: Composed, run: str | None = None, *, stop_after_s: float
 
 def as_command(experiment: Composed, run: str | None = None, *, stop_after_s: float | None = None) -> str:
     """The command that trains it, optionally for a limited time; long commands are split into lines."""
-    limit = [] if stop_after_s is None else ["timeout", f"{stop_after_s:g}"]  # a training saves and ends at SIGTERM
+    limit = [] if stop_after_s is None else ["timeout", f"{stop_after_s:g}"]  # a training run saves and ends at SIGTERM
     words = [*limit, "marlnb", "train", *map(shlex.quote, overrides_of(experiment))]
     if run:
         words += [shlex.quote(f"run={run}"), "--resume"]

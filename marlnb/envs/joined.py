@@ -1,4 +1,4 @@
-"""The states of several trainings' environments joined to those of one larger batch, and split again.
+"""The states of several training runs' environments joined to those of one larger batch, and split again.
 
 Part k of n environments has the rows k n to (k + 1) n - 1 of the batch. Its episodes are those that it would have by
 itself: the seed of environment b's next episode is larger by n (`VectorEnv.episode_stride`), not by the batch's size.
@@ -52,7 +52,7 @@ def check_joinable(env: VectorEnv) -> int:
     """The axis of environments in its states. Raises EnvBuildError: its states cannot be joined."""
     if env.state_axis is None:
         raise EnvBuildError(
-            f"environments of several trainings are not joined to one batch for {env.spec.name}; they are for mpe/..., "
+            f"environments of several runs are not joined to one batch for {env.spec.name}; they are for mpe/..., "
             "tag/..., games such as matrix/climbing, and your own TensorEnv"
         )
     return env.state_axis

@@ -1,4 +1,4 @@
-"""VectorEnv: B environments stepped at once. The one interface that training, recording and tests use."""
+"""VectorEnv: B environments stepped at once. The one interface that training run, recording and tests use."""
 
 from __future__ import annotations
 

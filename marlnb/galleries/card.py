@@ -22,7 +22,7 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Score:
-    """The mean return of one agent over episodes that no training saw.
+    """The mean return of one agent over episodes that no training run saw.
 
     Attributes:
         policy: "run" or "random".

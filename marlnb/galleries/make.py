@@ -44,7 +44,7 @@ def recipe_folder(name_or_folder: str | os.PathLike[str]) -> Path:
 def make(name_or_folder: str | os.PathLike[str], folder: str | os.PathLike[str], *, progress: bool = True) -> Entry:
     """Trains what a recipe says, in a new folder, keeps a few checkpoints, records, evaluates and analyses.
 
-    A training that was stopped is resumed; of a complete one, recording and card are made again.
+    A training run that was stopped is resumed; of a complete one, recording and card are made again.
 
     Args:
         name_or_folder: an entry, or a folder with a recipe.

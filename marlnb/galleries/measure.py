@@ -83,7 +83,7 @@ def algorithm_of(agents: PolicySource) -> str:
 
 
 def training_seconds(agents: PolicySource) -> float:
-    """From the last row of the metrics; 0 without a training."""
+    """From the last row of the metrics; 0 without a training run."""
     if not isinstance(agents, Run):
         return 0.0
     table = agents.metrics()

@@ -19,7 +19,7 @@ from marlnb.training.runs.files import RECIPE as RECIPE
 from marlnb.values import validate
 
 SCORED_SEED = 10_000
-"""Of the first scored episode; trainings, their evaluations and recordings have lower ones."""
+"""Of the first scored episode; training runs, their evaluations and recordings have lower ones."""
 ANALYSED_SEED = 20_000
 """Of the first episode behind the findings, unless the recipe says another one."""
 Kind = Literal["cooperative", "competitive", "mixed", "planted circuit"]

@@ -35,8 +35,8 @@ NAMES = ("env.name", "algorithm.name")  # in a label without their keys
 MIN_LABEL_SETTINGS = 3  # shown in a label, if so many differ
 N_BOOTSTRAP = 200
 MAX_TESTED = 8  # settings of which every two are tested
-LAST_SHARE = 0.1  # a score is the mean return of this last share of a training
-SAME_LENGTH = 0.95  # trainings that differ by less are equally long: iterations end at different frames
+LAST_SHARE = 0.1  # a score is the mean return of this last share of a training run
+SAME_LENGTH = 0.95  # training runs that differ by less are equally long: iterations end at different frames
 
 
 def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> dict[str, Any]:

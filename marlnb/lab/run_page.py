@@ -26,7 +26,7 @@ MAX_EVENT_BYTES = 50_000
 MAX_CHECKPOINTS = 50
 RECORDED_EPISODES = 20  # of a run that has no recording yet
 LOG = "output.log"
-RESUMED: list[subprocess.Popen[bytes]] = []  # trainings that this process started and that may still run
+RESUMED: list[subprocess.Popen[bytes]] = []  # training runs that this process started and that may still run
 Action = Literal["pause", "continue", "save", "stop", "resume"]
 
 
@@ -89,7 +89,7 @@ def run_code(run: Path) -> dict[str, Any]:
 
 
 def act(run: Path, action: Action) -> str:
-    """Sends a request to a training, or resumes it in a process of its own; returns what happens, in words.
+    """Sends a request to a training run, or resumes it in a process of its own; returns what happens, in words.
 
     Raises:
         RunError: nothing is trained there, or it is trained already.
@@ -142,7 +142,7 @@ def _events(run: Path) -> list[str]:
 
 
 def _checkpoints(run: Path) -> list[dict[str, Any]]:
-    """The newest first. A damaged one has a `problem`; one that a training has just removed is skipped."""
+    """The newest first. A damaged one has a `problem`; one that a training run has just removed is skipped."""
     folder = run / "checkpoints"
     rows = []
     for number in numbered(folder)[: -MAX_CHECKPOINTS - 1 : -1]:

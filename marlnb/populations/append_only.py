@@ -1,4 +1,4 @@
-"""JSON-lines files that only grow: the record of leagues and populations. A resumed training cuts them back.
+"""JSON-lines files that only grow: the record of leagues and populations. A resumed training run cuts them back.
 
 Each line has a checksum, so that a changed value is noticed.
 """
@@ -33,7 +33,7 @@ def sync_rows(path: Path) -> None:
 
 
 def cut_lines(path: Path, n_lines: int) -> None:
-    """Keeps the first lines of a JSON-lines file, as a resumed training does.
+    """Keeps the first lines of a JSON-lines file, as a resumed training run does.
 
     Raises:
         RunError: it has fewer.

@@ -102,8 +102,8 @@ class RunLeague:
     def frames(self) -> dict[str, int]:
         """By player, the frames that it has learned from, those before its resets included.
 
-        Counted by the turns in the metrics. Where these are incomplete, as in a gallery, or belong to another training,
-        as with `league.learner`, it is the largest number in the record of events and matches.
+        Counted by the turns in the metrics. Where these are incomplete, as in a gallery, or belong to another training
+        run, as with `league.learner`, it is the largest number in the record of events and matches.
         """
         turns = Counter(player for row in read_rows(self.run.path / METRICS) for player in row.get("turn", {}))
         frames = {player: n * self.run.experiment.iteration_frames for player, n in turns.items()}
@@ -130,7 +130,7 @@ class RunLeague:
         self._request("retire", player, reason)
 
     def pending_requests(self) -> list[PlayerRequest]:
-        """Requests that no training has handled yet."""
+        """Requests that no training run has handled yet."""
         return list(pending_requests(self.folder).values())
 
     def summary(self) -> LeagueSummary:

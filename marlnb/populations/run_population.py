@@ -52,10 +52,10 @@ class RunPopulation:
 
     @property
     def folders(self) -> dict[int, Path]:
-        """By member, the folder of its files: this one, unless each member has a training (`evolution.member`).
+        """By member, the folder of its files: this one, unless each member has a training run (`evolution.member`).
 
         Raises:
-            ConfigError: trainings in neighbouring folders belong to different populations.
+            ConfigError: training runs in neighbouring folders belong to different populations.
         """
         if self.config.member is None:
             return dict.fromkeys(range(self.config.population), self.folder)
@@ -112,7 +112,7 @@ class RunPopulation:
             if row.parent_id not in known:
                 raise RunError(
                     f"{row.parent_id}, the parent of {row.id}, is in no folder next to {self.run.shown_path}; the "
-                    "folders of a population's trainings belong together"
+                    "folders of a population's training runs belong together"
                 )
             row = known[row.parent_id]
 
@@ -232,7 +232,7 @@ class PopulationMember:
         return schedule
 
     def replay_experiment(self, *, seed: int = 0) -> Experiment:
-        """An ordinary experiment of one training that follows this member's schedule from the beginning.
+        """An ordinary experiment of one training run that follows this member's schedule from the beginning.
 
         It has the networks that the member ended with, and as many frames as its weights have learned from. Noise on
         weights is not repeated.

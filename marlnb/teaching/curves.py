@@ -54,7 +54,7 @@ def settled(answer: Any, run: Run) -> str:
     if close(value, 11, 0.3):
         raise WrongAnswer("11 is what they could earn. What do they earn in your curves?")
     if close(value, float(returns.mean()), 0.1):
-        raise WrongAnswer("That is the mean over the whole training, with the beginning. Look at the end only.")
+        raise WrongAnswer("That is the mean over the whole training run, with the beginning. Look at the end only.")
     if close(value, float(returns[0]), 0.3):
         raise WrongAnswer("That is where they begin: they choose at random. Look at the end of the curve.")
     if close(value, -end, 0.3):

@@ -1,4 +1,4 @@
-"""start: a training in a thread, so that the notebook and its buttons stay responsive."""
+"""start: a training run in a thread, so that the notebook and its buttons stay responsive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AWAIT_POLL_S = 0.05
 
 
 class Training:
-    """A training in a thread of this process.
+    """A training run in a thread of this process.
 
     `await training` in a cell makes Run All wait for it, while buttons still work. An interrupt of that cell asks the
     training to stop. The object can be dropped: everything that the training does is in its run's folder.
@@ -116,9 +116,9 @@ def start(
     on_report: Sequence[Callable[[Report], None]] = (),
     callbacks: Sequence[TrainingCallback] = (),
 ) -> Training:
-    """Starts a training in a thread and returns at once. Arguments, and errors of opening the run, as in `train`.
+    """Starts a training run in a thread and returns at once. Arguments, and errors of opening the run, as in `train`.
 
-    If a new training cannot start, `wait` raises the error, and its folder is deleted again.
+    If a new training run cannot start, `wait` raises the error, and its folder is deleted again.
     """
     is_new = run is None or not is_run(run)
     return Training(open_run(experiment, run, resume=resume), on_report, callbacks, is_new=is_new)

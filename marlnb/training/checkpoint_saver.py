@@ -1,4 +1,4 @@
-"""CheckpointSaver: when a training saves a checkpoint, which older ones it then deletes, and how it is restored."""
+"""CheckpointSaver: when a training run saves a checkpoint, which older ones it then deletes, and how it is restored."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.states import RunState
 
 WRITTEN = (EXPERIMENT, SPEC, CODE, METRICS, EVALUATIONS, STATUS)  # only by the process that holds the folder's lock
-MAX_REPEATED_S = 600.0  # of training that a stopped batch job repeats, to end in the bits of an undisturbed training
+MAX_REPEATED_S = 600.0  # of training that a stopped batch job repeats, to end in the bits of an undisturbed run
 
 
 class CheckpointSaver:
-    """Saves the checkpoints of a training, and restores it from one.
+    """Saves the checkpoints of a training run, and restores it from one.
 
     Args:
         experiment: what is trained.
@@ -145,7 +145,7 @@ class CheckpointSaver:
             self._run.log_event(f"checkpoint {path.name} is damaged and was not used, it is now {name}: {why}")
 
     def _delete_older(self, iteration: int) -> None:
-        """Deletes checkpoints that are not kept once a training has that of this iteration."""
+        """Deletes checkpoints that are not kept once a training run has that of this iteration."""
         with writing(self._folder):
             drop_stop_checkpoints(self._folder, iteration)
             rotate_checkpoints(self._folder, self._experiment.keep_checkpoints)
@@ -159,9 +159,9 @@ class CheckpointSaver:
             evaluation = _saved_evaluation(state, spec.group_names)
             self._loop.load_state_dict(state, checkpoint.iteration)
         except KeyError as error:
-            raise CheckpointError(f"{checkpoint.path} lacks {error}; it is not a checkpoint of a training") from error
+            raise CheckpointError(f"{checkpoint.path} lacks {error}; it is not a training run's checkpoint") from error
         except (TypeError, ValueError, OverflowError) as error:
-            raise CheckpointError(f"{checkpoint.path} is not a checkpoint of a training: {error}") from error
+            raise CheckpointError(f"{checkpoint.path} is not a checkpoint of a training run: {error}") from error
         self.iteration, self.seconds = trained.iterations, trained.seconds
         return trained, evaluation
 
@@ -178,13 +178,13 @@ class CheckpointSaver:
             raise named from error
 
     def tidy_up(self) -> None:
-        """Removes what a training that was killed was writing or deleting."""
+        """Removes what a training run that was killed was writing or deleting."""
         with writing(self._folder):
             remove_temporaries(self._run.path, WRITTEN)
             remove_leftovers(self._folder)
 
     def is_due(self, trained: Trained, state: RunState, *, ending: bool) -> bool:
-        """Whether a checkpoint is due: on schedule, and when a training ends.
+        """Whether a checkpoint is due: on schedule, and when a training run ends.
 
         A checkpoint resets an environment that cannot be saved, which changes what follows. A batch job must end in the
         same bits however often it is stopped. So it leaves a few minutes' work unsaved at a stop and repeats it later.
@@ -202,7 +202,7 @@ class CheckpointSaver:
         return is_too_long
 
     def _is_scheduled(self, trained: Trained, state: RunState) -> bool:
-        """Whether an undisturbed training has a checkpoint here too."""
+        """Whether an undisturbed training run has a checkpoint here too."""
         return trained.iterations % self._experiment.checkpoint_every == 0 or state == "complete"
 
 

@@ -1,4 +1,4 @@
-"""When the learners of a training compile their updates."""
+"""When the learners of a training run compile their updates."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from marlnb.experiment import Experiment
 
 COMPILED_FROM = {"first": 0, "background": 100}  # number of the first update with compiled gradients
 COMPILING_FLOP = 2e12  # of updates while a compiler works: half a minute to minutes of one core
-COMPILING_STARTS = 4  # a quarter of COMPILING_FLOP is trained first, so that a training which is soon stopped has none
+COMPILING_STARTS = 4  # a quarter of COMPILING_FLOP is trained first, so that a run which is soon stopped has none
 STEP_FLOP = 1e8  # 3 ms of one core, by the estimate above
 LONG_TRAINING = 3  # times COMPILING_FLOP: by estimate, even the first one on a single core then ends no later
 
 
 def compile_long_training(experiment: Experiment, learners: Mapping[str, Learner]) -> None:
-    """With compile=auto, lets the learners of a long training compile their updates in the background."""
+    """With compile=auto, lets the learners of a long training run compile their updates in the background."""
     for learner in learners.values():
         updates = compiling_updates(experiment, learner)
         if updates is not None:
@@ -28,7 +28,7 @@ def compile_long_training(experiment: Experiment, learners: Mapping[str, Learner
 def compiling_updates(experiment: Experiment, learner: Learner) -> tuple[int, int] | None:
     """The update that starts the compiler, and the first one that uses its code; None: the training is too short.
 
-    Both depend on the experiment only, not on the machine or the time, and a training of a few updates starts no
+    Both depend on the experiment only, not on the machine or the time, and a training run of a few updates starts no
     compiler.
     """
     if experiment.compile != "auto" or experiment.schedule:

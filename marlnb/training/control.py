@@ -1,7 +1,7 @@
-"""Requests to a training, as files in its run folder: save, pause or stop.
+"""Requests to a training run, as files in its run folder: save, pause or stop.
 
-A training checks for them between iterations, and for a stop also while it waits for simulators (`stopping.py`). So a
-button in a notebook, a command in a terminal and a script on another node of a cluster all work the same way: every
+A training run checks for them between iterations, and for a stop also while it waits for simulators (`stopping.py`). So
+a button in a notebook, a command in a terminal and a script on another node of a cluster all work the same way: every
 process that can write to the folder can control the training.
 """
 
@@ -43,10 +43,10 @@ def is_requested(run: Path, kind: RequestKind) -> bool:
 
 
 def clear_requests(run: Path) -> None:
-    """Removes requests that an earlier training did not live to handle. Call it before a training starts.
+    """Removes requests that an earlier training run did not live to handle. Call it before a training run starts.
 
     In a batch job, a request to stop stays: it may have come while the notebook's first cells were executed, and the
-    attempt has removed older ones. Requests to a training that is running in the folder stay too.
+    attempt has removed older ones. Requests to a training run that is running in the folder stay too.
     """
     with suppress(OSError):  # a disk that is read-only, as the training will say
         if not is_locked(run / LOCK):

@@ -1,4 +1,4 @@
-"""Deadline: when a training must be saved because its allocation is about to end."""
+"""Deadline: when a training run must be saved because its allocation is about to end."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MAX_MARGIN_SHARE = 0.25  # of a short allocation
 class Deadline:
     """Checks the clock between iterations. The scheduler is asked at the start, and again before a stop.
 
-    A training must stop if the remaining time is less than a margin plus one more iteration. The margin is a minute, or
-    twice the time of a checkpoint if that is longer; of a short allocation it is at most a quarter. A clock that is set
-    back does not move the end: the time that has passed is also counted by a clock that cannot be set.
+    A training run must stop if the remaining time is less than a margin plus one more iteration. The margin is a
+    minute, or twice the time of a checkpoint if that is longer; of a short allocation it is at most a quarter. A clock
+    that is set back does not move the end: the time that has passed is also counted by a clock that cannot be set.
 
     Attributes:
         ignored: why the allocation's end is ignored; empty if it is not.

@@ -1,4 +1,4 @@
-"""Ending: decides between two iterations whether a training ends, and why."""
+"""Ending: decides between two iterations whether a training run ends, and why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from marlnb.training.runs.files import STOP, stop_reason
 
 @dataclass(frozen=True)
 class End:
-    """Why a training ends.
+    """Why a training run ends.
 
     Attributes:
         state: "complete" if it has reached a limit or its target, else "stopped".
@@ -28,7 +28,7 @@ class End:
 
 
 class Ending:
-    """Looks for what ends a training: a limit, its target, a request, or the end of its allocation, in this order.
+    """Looks for what ends a training run: a limit, its target, a request, or the end of its allocation, in this order.
 
     Args:
         experiment: what is trained.

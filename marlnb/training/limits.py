@@ -1,4 +1,4 @@
-"""What ends a training: frames, iterations, minutes and agent steps, whichever is reached first, or a return."""
+"""What ends a training run: frames, iterations, minutes and agent steps, whichever is reached first, or a return."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def check_length(experiment: Experiment, spec: EnvSpec, names: Sequence[str] = (
 
     Args:
         names: of the algorithms that learn: groups, in a league also roles and players; empty: all groups.
-        n_players: of a league, that this training trains.
+        n_players: of a league, that this training run trains.
     """
     frames = experiment.iterations * experiment.iteration_frames
     if experiment.max_agent_steps is not None and experiment.max_agent_steps > frames * len(spec.agents):

@@ -1,4 +1,4 @@
-"""Loop: everything that the next iteration of a training depends on, in one object that is saved and restored."""
+"""Loop: everything that the next iteration of a training run depends on, in one object that is saved and restored."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Advance:
         acting_s: seconds of choosing actions and storing them.
         learning_s: seconds of learning.
         seconds: of the whole iteration.
-        joined_s: seconds of all trainings that advanced together; 0: it advanced by itself.
+        joined_s: seconds of all training runs that advanced together; 0: it advanced by itself.
         turn: in a league or population, whose turn it was, and how a league's matches ended; else empty.
         extra_frames: beyond those of one rollout: of a population's evaluations.
         evaluation: by group, the mean return of a population's fittest member, at the end of a generation; else empty.
@@ -77,7 +77,7 @@ class Advance:
 
 
 class RecentEpisodes(Protocol):
-    """Recent episodes of a training."""
+    """Recent episodes of a training run."""
 
     @property
     def recent_episodes(self) -> int: ...
@@ -110,7 +110,7 @@ class TrainingLoop(Protocol):
 
 
 class Loop:
-    """Environment, learners, collector, episode statistics and random numbers of one training.
+    """Environment, learners, collector, episode statistics and random numbers of one training run.
 
     Args:
         experiment: what is trained.

@@ -1,4 +1,4 @@
-"""How a training reaches leagues and evolution, in a layer above: the package's root registers what it needs."""
+"""How a training run reaches leagues and evolution, in a layer above: the package's root registers what it needs."""
 
 from __future__ import annotations
 

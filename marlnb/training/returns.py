@@ -1,4 +1,4 @@
-"""What the groups of a training earn: in its evaluations, or in recent episodes."""
+"""What the groups of a training run earn: in its evaluations, or in recent episodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from marlnb.training.shared_return import is_zero_sum
 
 @dataclass(frozen=True)
 class LastEvaluation:
-    """The last evaluation of a training.
+    """The last evaluation of a training run.
 
     Attributes:
         iteration: after which it was; 0: there was none.
@@ -29,7 +29,7 @@ class LastEvaluation:
 
 
 class TrainingReturns:
-    """The returns that a training is judged by.
+    """The returns that a training run is judged by.
 
     Args:
         experiment: what is trained.
@@ -63,7 +63,7 @@ class TrainingReturns:
                 self._zero_sum_episodes.pop(name, None)
             elif self._zero_sum_episodes.get(name, 0) >= MIN_EPISODES:
                 raise ConfigError(
-                    f"target_return={target:g} cannot end this training: the agents of group {name!r} play against "
+                    f"target_return={target:g} cannot end this training run: the agents of group {name!r} play against "
                     "each other. Their returns add up to 0 in every episode, so the mean that is compared is always "
                     "0. Leave out target_return, and end with frames, max_iterations, max_minutes or "
                     "max_agent_steps; or give each side a group: groups.GROUP=[AGENT, ...] and target_group=GROUP",

@@ -1,4 +1,4 @@
-"""What asks trainings to stop, saved: signals, and a file STOP while they wait for simulators.
+"""What asks training runs to stop, saved: signals, and a file STOP while they wait for simulators.
 
 An interrupt never ends an iteration half-way, unless it is repeated.
 """
@@ -23,7 +23,7 @@ POLL_S = 0.5
 def stopping_on_signals(stops: Sequence[Callable[[str], None]]) -> Iterator[None]:
     """In the main thread, a signal calls each of `stops` with its name; a second interrupt interrupts at once.
 
-    A training that nohup started continues when its terminal is closed.
+    A training run that nohup started continues when its terminal is closed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -88,7 +88,7 @@ def interrupts_after_iteration(on_interrupt: Callable[[], None]) -> Iterator[Non
 def stopping_on_file(run: Path, stop: Callable[[str], None]) -> Iterator[None]:
     """A thread calls `stop` with the reason once there is a file STOP in the run's folder.
 
-    For a training that waits for simulators, however long, and cannot look itself.
+    For a training run that waits for simulators, however long, and cannot look itself.
     """
     has_ended = threading.Event()
 

@@ -101,7 +101,7 @@ def resume(
         frames: a new total length, to train a complete run further.
         max_iterations, max_minutes, max_agent_steps: new values of these limits.
         device: to continue on, such as "cpu" where there is no GPU; the run keeps it.
-        trust: allow the code that another person's folder names; those of your own trainings need none.
+        trust: allow the code that another person's folder names; those of your own training runs need none.
         progress, on_report, callbacks: as in `train`.
     Raises:
         As `train`; limits and device stay as they were if the training cannot start.
@@ -226,7 +226,7 @@ def _report_stop(run: Run, trainer: Trainer) -> None:
 
 
 def _report_no_training(run: Run, trainer: Trainer) -> None:
-    """Says which limit a resumed training had reached before it began, and how to change it."""
+    """Says which limit a resumed training run had reached before it began, and how to change it."""
     limit, target = reached_limit(run.experiment, trainer.trained), run.experiment.target_return
     if limit:
         name = limit.partition("=")[0]

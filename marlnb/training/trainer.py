@@ -1,4 +1,4 @@
-"""Trainer: an iterator that collects, learns and reports. A training is paused by not calling it.
+"""Trainer: an iterator that collects, learns and reports. A training run is paused by not calling it.
 
 On a CPU, N + M iterations and a resume after N give the same bits: a checkpoint holds everything that the next
 iteration depends on. An environment that cannot be saved is reset with a known seed at each checkpoint, in the run that
@@ -47,7 +47,7 @@ INTERRUPTS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
 class TrainingCallback(Protocol):
-    """Called between the iterations of a training: `train(..., callbacks=[...])`. It must not change the training.
+    """Called between the iterations of a training run: `train(..., callbacks=[...])`. It must not change the training.
 
     If it raises, the training ends as failed; the last checkpoint is complete. A callback that plays with the policies
     does so in an environment of `Trainer.build_env`: a request to stop ends its call there if it waits for simulators.
@@ -71,7 +71,7 @@ class Trainer:
     or call `close`: that saves what was learned, frees the environment and releases the folder's lock.
 
     Args:
-        build: makes the loop; that of `JoinedTrainings` for a training that advances with others.
+        build: makes the loop; that of `JoinedTrainings` for a training run that advances with others.
 
     Attributes:
         experiment: what is trained.
@@ -209,16 +209,16 @@ class Trainer:
             RunError: it has failed, was interrupted within an iteration, or was closed before its end.
         """
         if self.state == "failed":
-            raise RunError(f"this training has failed; resume {self.run.shown_path}: its last checkpoint is complete")
+            raise RunError(f"this run has failed; resume {self.run.shown_path}: its last checkpoint is complete")
         if self._closed and self.state == "stopped" and not self.stopped_because:
-            raise RunError(f"this training was closed; resume {self.run.shown_path} with Trainer.resume(run)")
+            raise RunError(f"this training run was closed; resume {self.run.shown_path} with Trainer.resume(run)")
         self._check_end()
         if self.state != "running":
             self.close()
         return self.state == "running"
 
     def iterate(self) -> Report:
-        """One iteration, of a training that `continues`.
+        """One iteration, of a training run that `continues`.
 
         Raises:
             KeyboardInterrupt: after the iteration, so that `close` saves it; at a second interrupt at once.
@@ -238,7 +238,7 @@ class Trainer:
         self._served.cancel()
 
     def _end_waiting(self) -> None:
-        """At an interrupt: a training that waits for simulators stops; others can be continued."""
+        """At an interrupt: a training run that waits for simulators stops; others can be continued."""
         if is_served(self.loop.env):
             self.ask_to_stop("SIGINT")
 

@@ -1,7 +1,7 @@
 """Every learning algorithm on every probe whose actions and turns it takes: the value and the policy must be found.
 
-Registration enrols an algorithm, and a probe. A training stops as soon as two looks in a row find every answer within
-the tolerance, and fails after `most` iterations.
+Registration enrols an algorithm, and a probe. A training run stops as soon as two looks in a row find every answer
+within the tolerance, and fails after `most` iterations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Groups that do not learn: what they do, and that trainings, checkpoints, evaluations and recordings take them."""
+"""Groups that do not learn: what they do, and that training runs, checkpoints, evaluations and recordings take them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several trainings by one command: planned, trained, resumed and failed."""
+"""Several training runs by one command: planned, trained, resumed and failed."""
 
 from __future__ import annotations
 
@@ -211,8 +211,8 @@ def test_seeds_train_together_as_ordinary_runs(tmp_path: Path, capsys: pytest.Ca
     for wrong, message in (
         ("seeds=x", "seeds=x: expected the number of seeds, from 2 to 10,000"),
         ("seed=0,1", "seeds=3 needs one first seed; got seed=0,1"),
-        ("algorithms.agent=a2c", "trainings in one batch do not support algorithm=a2c"),
-        ("env=tree/kuhn_poker", "take turns; trainings in one batch need all to act at every step"),
+        ("algorithms.agent=a2c", "runs in one batch do not support algorithm=a2c"),
+        ("env=tree/kuhn_poker", "take turns; training runs in one batch need all to act at every step"),
     ):
         others = [word for word in words[1:] if word.partition("=")[0] not in (wrong.partition("=")[0], "run")]
         assert main(["train", *others, wrong, f"run={tmp_path / 'none'}"]) == 2

@@ -27,7 +27,7 @@ pytest.importorskip("wandb")
 
 @pytest.fixture
 def attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A training in two attempts, both offline, in a batch's folder. The first fails, and is trained again."""
+    """A training run in two attempts, both offline, in a batch's folder. The first fails, and is trained again."""
     monkeypatch.setenv("WANDB_MODE", "offline")
     folder = tmp_path / "sweep" / "jobs" / "algorithm=x,seed=0"
     with pytest.raises(RuntimeError, match="after 64 frames"):

@@ -1,4 +1,4 @@
-"""The table of scores after equal time, from scores written by hand, and one small training of marlnb's side."""
+"""The table of scores after equal time, from scores written by hand, and one small training run of marlnb's side."""
 
 from __future__ import annotations
 

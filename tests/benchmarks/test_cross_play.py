@@ -1,4 +1,4 @@
-"""Groups of different trainings against each other, on tag with players whose order of strength is known."""
+"""Groups of different training runs against each other, on tag with players whose order of strength is known."""
 
 from __future__ import annotations
 

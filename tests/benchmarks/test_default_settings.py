@@ -1,4 +1,4 @@
-"""The table of what the default settings reach, from curves written by hand, and from one small training."""
+"""The table of what the default settings reach, from curves written by hand, and from one small training run."""
 
 from __future__ import annotations
 

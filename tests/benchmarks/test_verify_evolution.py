@@ -38,5 +38,5 @@ def test_the_table_has_interquartile_means_and_marks_what_is_shown(tmp_path: Pat
             score_path(tmp_path, "mpe/simple_spread", method, seed).write_text(json.dumps({"score": value}))
     lines = table(tmp_path, list(TASKS), list(range(5))).splitlines()
     assert len(lines) == 4  # a head of two lines, and the methods with scores
-    assert "| one training with the defaults | 5 | 2.00 " in lines[2]  # of 1, 2 and 3
+    assert "| one training run with the defaults | 5 | 2.00 " in lines[2]  # of 1, 2 and 3
     assert "| PBT | 5 | 202.00 " in lines[3] and "**1.00 (1.00 to 1.00)**" in lines[3]

@@ -58,7 +58,7 @@ def test_a_reloaded_page_comes_back_with_every_point_and_others_join(lab: Lab, p
     notebook.connected()  # no cell is run: the panel that was displayed lives again
     expect(panel).to_contain_text("frames a second", timeout=SLOW_MS)
     until(lambda: points(panel) > before)
-    second = notebook.run(1).locator(".marlnb-run")  # and another training at the same time
+    second = notebook.run(1).locator(".marlnb-run")  # and another training run at the same time
     expect(second).to_contain_text("frames a second", timeout=SLOW_MS)
 
     other = browser.new_page(viewport={"width": 1300, "height": 950})
@@ -71,7 +71,7 @@ def test_a_reloaded_page_comes_back_with_every_point_and_others_join(lab: Lab, p
     rows = Run.open(lab.folder / "runs" / "life").metrics()
     n_returns = int(rows["returns/listener"].notna().sum())
     until(lambda: points(panel) == points(there) == n_returns)
-    expect(second).to_contain_text("frames a second")  # the other training does not care
+    expect(second).to_contain_text("frames a second")  # the other training run does not care
     button(second, "Stop").click()
     expect(second).to_contain_text("stopped: resume", timeout=SLOW_MS)
     other.close()

@@ -1,4 +1,4 @@
-"""`--record` sets what is recorded during a training."""
+"""`--record` sets what is recorded during a training run."""
 
 from __future__ import annotations
 

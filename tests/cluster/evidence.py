@@ -1,4 +1,4 @@
-"""What a training left, for comparison with an undisturbed one's: its weights and its curve, less the timings."""
+"""What a training run left, for comparison with an undisturbed one's: its weights and its curve, less the timings."""
 
 from __future__ import annotations
 

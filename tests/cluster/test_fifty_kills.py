@@ -1,4 +1,4 @@
-"""Fifty kills at random moments over one training: weights and curve are the undisturbed run's.
+"""Fifty kills at random moments over one training run: weights and curve are the undisturbed run's.
 
 Signals and targets are mixed: USR1 and TERM to the job, KILL to the job, KILL to its kernel; half of them fall anywhere
 from the first import on, half while it trains. About ten minutes on an idle machine. MARLNB_KILLS_SEED repeats one.

@@ -1,4 +1,4 @@
-"""Environments of several trainings in one batch have the episodes that they would have by themselves."""
+"""Environments of several training runs in one batch have the episodes that they would have by themselves."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from marlnb.widgets.runs.run_panel import RunPanel
 
 
 class SpeedTab:
-    """The speed of a training.
+    """The speed of a training run.
 
     Attributes:
         widget: what the tab shows.

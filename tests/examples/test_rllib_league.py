@@ -1,4 +1,4 @@
-"""The worked example of a league: its shares and thresholds, and a short training."""
+"""The worked example of a league: its shares and thresholds, and a short training run."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def _close_tab(page: Page, name: str) -> None:
 
 
 def _train(runs: list[Path], ended: threading.Event) -> None:
-    """Changes each run every second, as a training does, without letting it grow."""
+    """Changes each run every second, as a training run does, without letting it grow."""
     frames = 40_000
     while not ended.wait(1):
         frames += 10

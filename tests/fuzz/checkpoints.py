@@ -23,7 +23,7 @@ from tests.fuzz.values import Generator, changed_bytes, changed_json, json_bytes
 
 
 class Checkpoints:
-    """A target of changed checkpoints of one training."""
+    """A target of changed checkpoints of one training run."""
 
     def __init__(self, folder: Path) -> None:
         self.run = Run.open(make_run(folder / "run"))

@@ -31,7 +31,7 @@ def run_folders(folder: Path) -> FolderTarget:
 
 
 def make_run(folder: Path) -> Path:
-    """A complete training with evaluations, as of a benchmark, two checkpoints, notes, edits, a request to stop."""
+    """A complete training run with evaluations, as of a benchmark, two checkpoints, notes, edits, a request to stop."""
     run = train(Experiment.compose(*TINY, *MORE), folder, progress=False)
     evaluate_final(run)
     notes = CheckpointNotes(run)

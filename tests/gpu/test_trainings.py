@@ -1,4 +1,4 @@
-"""Whole trainings on a GPU, and what is done with their runs there and on a CPU."""
+"""Whole training runs on a GPU, and what is done with their runs there and on a CPU."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_other_trainings(tmp_path: Path, words: list[str]) -> None:
 
 
 def test_trainings_together(tmp_path: Path) -> None:
-    """They draw other random numbers than a training alone, which a CPU's tests compare."""
+    """They draw other random numbers than a training run alone, which a CPU's tests compare."""
     experiments = [compose("algorithm=mappo", f"seed={seed}", "algorithm.minibatch_frames=10") for seed in range(3)]
     assert [run.status()["frames"] for run in together(tmp_path, experiments)] == [100] * 3
 

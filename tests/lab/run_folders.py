@@ -1,4 +1,4 @@
-"""Run folders for tests of the extension: as a training leaves them, written by hand, of which hundreds are quick."""
+"""Run folders for tests of the extension: as a run leaves them, written by hand, of which hundreds are quick."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     python -m tests.long_life.every_line --log build/lines.jsonl
 
-A KeyboardInterrupt is raised at the first and at the last time that each line of some files runs, in a training, an
+A KeyboardInterrupt is raised at the first and at the last time that each line of some files runs, in a training run, an
 evaluation and a recording with worker processes. A notebook keeps the last traceback, and with it every object of the
 interrupted frames; so processes have to be ended explicitly. What cannot be closed is the time of single lines: from
 the last line of a function that returns an environment to the `with` that closes it.

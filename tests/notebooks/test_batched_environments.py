@@ -1,4 +1,4 @@
-"""The tutorial on batched environments, with few envs and a short training."""
+"""The tutorial on batched environments, with few envs and a short training run."""
 
 from __future__ import annotations
 

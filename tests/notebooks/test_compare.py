@@ -56,7 +56,7 @@ def test_a_batch_ends_in_its_comparison_and_what_failed_is_explained(tmp_path: P
     text, figures, tables = printed(report.folder / "notebook.ipynb")
     assert "4 jobs of train.ipynb; 4 complete" in text
     assert "compared: algorithm; repeated: seed" in text
-    assert "nothing is missing: 4 trainings of 4 jobs are compared" in text
+    assert "nothing is missing: 4 training runs of 4 jobs are compared" in text
     assert figures == 6  # curves, scores, which is better, each for both groups
     for job in batch.jobs():
         href = f"../jobs/{job.name.replace('=', '%3D').replace(',', '%2C')}/notebook.html"
@@ -76,7 +76,7 @@ def test_a_batch_without_trainings_whose_job_failed_compares_durations(tmp_path:
     execute(COMPARE, out, {"batch": str(batch.path)}, progress=False)
     text, figures, _ = printed(out / "notebook.ipynb")
     assert "1 complete, 1 failed" in text or "1 failed, 1 complete" in text
-    assert "no training is complete: durations and states are all that can be compared" in text
-    assert "not compared: algorithm=ippo,seed=1: failed, and it has no training: cell 2: AssertionError" in text
+    assert "no training run is complete: durations and states are all that can be compared" in text
+    assert "not compared: algorithm=ippo,seed=1: failed, and it has no run: cell 2: AssertionError" in text
     assert f"marlnb batch {batch.path} --only algorithm=ippo,seed=1" in text
     assert figures == 0

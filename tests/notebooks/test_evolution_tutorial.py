@@ -1,4 +1,4 @@
-"""The tutorial on evolution, with a short training: every figure is drawn, and the winner opens in the microscope."""
+"""The tutorial on evolution, with a short run: every figure is drawn, and the winner opens in the microscope."""
 
 from __future__ import annotations
 

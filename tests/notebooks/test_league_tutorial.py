@@ -1,4 +1,4 @@
-"""The tutorial on leagues, with a short training: every figure is drawn, and an exploiter opens in the microscope."""
+"""The tutorial on leagues, with a short run: every figure is drawn, and an exploiter opens in the microscope."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("2.1", 31 / 9, {}, "the sign is not"),
     ("2.1", -31 / 3, {}, "divided by 3"),
     ("2.1", -30, {}, "the worst that can happen"),
-    ("2.2", 4.5, {"run": Metrics()}, "the whole training"),
+    ("2.2", 4.5, {"run": Metrics()}, "the whole training run"),
     ("2.2", 11, {"run": Metrics()}, "what they could earn"),
     ("2.2", 0, {"run": Metrics()}, "where they begin"),
     ("2.2", -8.5, {"run": Metrics()}, "the sign is not"),

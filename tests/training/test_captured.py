@@ -52,7 +52,7 @@ def test_captured_equals_eager(algorithm: str, env: str, model: str, overrides: 
 
 @pytest.mark.parametrize(("algorithm", "env", "model", "overrides"), CASES)
 def test_a_graph_uses_no_memory_that_is_freed(algorithm: str, env: str, model: str, overrides: list[str]) -> None:
-    """Else it overwrites what is stored there next: a saved state, in a training of MPE on a GPU."""
+    """Else it overwrites what is stored there next: a saved state, in a training run of MPE on a GPU."""
     graphs: list[FakeGraph] = []
 
     def new_graph(generators: Sequence[torch.Generator]) -> FakeGraph:

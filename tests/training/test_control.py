@@ -1,4 +1,4 @@
-"""Requests left as files, heeded between iterations: by a training in this thread and by one in another."""
+"""Requests left as files, heeded between iterations: by a training run in this thread and by one in another."""
 
 from __future__ import annotations
 

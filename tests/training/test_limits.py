@@ -1,4 +1,4 @@
-"""Trainings end at iterations, minutes and agent steps as they do at frames, also over several sessions."""
+"""Training runs end at iterations, minutes and agent steps as they do at frames, also over several sessions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_agent_steps_that_cannot_be_reached_are_an_error(tmp_path: Path) -> None
 def test_agent_steps_that_end_before_learning_starts_are_an_error(tmp_path: Path) -> None:
     words = "env=mpe/simple_spread", "tuned=false", "n_envs=4", "rollout_steps=8", "frames=200_000"
     experiment = Experiment.compose(*words, "algorithm=iql", "algorithm.learning_starts=1025", "max_agent_steps=3000")
-    with pytest.raises(ConfigError, match=r"this training has 1,024 \(max_agent_steps=3000, if all agents act"):
+    with pytest.raises(ConfigError, match=r"this training run has 1,024 \(max_agent_steps=3000, if all agents act"):
         train(experiment, tmp_path / "r", progress=False)
     assert not (tmp_path / "r").exists()
 
@@ -87,7 +87,7 @@ def test_minutes_are_counted_over_sessions(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "r", experiment)
     with Trainer(experiment, run) as trainer:
         next(trainer)
-        trainer.seconds = 6000 - 1e-6  # as after a long training
+        trainer.seconds = 6000 - 1e-6  # as after a long training run
         trainer.save()
     with Trainer.resume(run) as trainer:
         assert len(list(trainer)) == 1 and trainer.state == "complete"

@@ -1,4 +1,4 @@
-"""Schedules: options of algorithms that change during a training."""
+"""Schedules: options of algorithms that change during a training run."""
 
 from __future__ import annotations
 

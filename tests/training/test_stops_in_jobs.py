@@ -1,4 +1,4 @@
-"""A training that a batch job stops and resumes ends as an uninterrupted one, whatever its environment supports."""
+"""A training run that a batch job stops and resumes ends as an uninterrupted one, whatever its environment supports."""
 
 from __future__ import annotations
 

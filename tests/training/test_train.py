@@ -38,7 +38,7 @@ marlnb.train(marlnb.Experiment.compose(*overrides), path, on_report=[hold])
 
 
 def _start(path: Path, overrides: tuple[str, ...], hold_at: int = 0) -> subprocess.Popen[str]:
-    """A training in a process of its own, which waits after iteration `hold_at`, so that it does not outrun us."""
+    """A training run in a process of its own, which waits after iteration `hold_at`, so that it does not outrun us."""
     words = [sys.executable, "-c", TRAIN, str(hold_at), str(path), *overrides]
     return subprocess.Popen(words, text=True, stderr=subprocess.PIPE)
 

@@ -27,4 +27,4 @@ def no_threads_left() -> Iterator[None]:
     for thread in threading.enumerate():
         if thread.name.startswith("training "):
             thread.join(120)
-            assert not thread.is_alive(), "a test left a training behind"
+            assert not thread.is_alive(), "a test left a training run behind"

@@ -8,7 +8,7 @@ import { messageOf } from './live';
 
 const MAX_NAMED = 10;
 
-/** Commands that act on runs: requests to a training, deletion, the file browser. */
+/** Commands that act on runs: requests to a training run, deletion, the file browser. */
 export function addRunCommands(app: JupyterFrontEnd, context: Context): void {
   const { backend, model, trans } = context;
   app.commands.addCommand(CommandIDs.act, {

@@ -7,7 +7,7 @@ import { isAlive } from './runRows';
 import { useSignal } from './useSignal';
 
 /**
- * In the status bar: how many trainings are alive. While there are some, the runs are read though no panel shows them; so
+ * In the status bar: how many training runs are alive. While there are some, the runs are read though no panel shows them; so
  * are they once where a kernel of the panel runs already.
  */
 export class StatusItem extends PreactWidget {
@@ -40,7 +40,7 @@ function Active({ context }: { context: Context }): JSX.Element | null {
       title={alive.map(run => run.name).join('\n')}
       onClick={() => void commands.execute(CommandIDs.openRuns)}
     >
-      {trans._n('%1 training', '%1 trainings', alive.length)}
+      {trans._n('%1 training', '%1 training runs', alive.length)}
     </button>
   ) : null;
 }

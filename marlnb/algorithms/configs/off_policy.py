@@ -52,7 +52,7 @@ class OffPolicyConfig(AlgorithmConfig):
     )
     sequence_length: int = option(16, help="steps of a sample for recurrent networks", unit="steps", ge=1, le=100_000)
     save_replay: bool = option(
-        True, help="checkpoints hold the replay buffer; without it a resumed training refills it and is not exact"
+        True, help="checkpoints hold the replay buffer; without it a resumed training run refills it and is not exact"
     )
 
     @property

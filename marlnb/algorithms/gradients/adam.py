@@ -16,7 +16,7 @@ BETAS = (0.9, 0.999)
 class Factors(NamedTuple):
     """Of one part at one step: -lr / (1 - b1^t), and sqrt(1 - b2^t); numbers, or tensors.
 
-    Tensors are `[]` for one training and `[training, 1]` for several.
+    Tensors are `[]` for one training run and `[training, 1]` for several.
     """
 
     rate: float | Tensor

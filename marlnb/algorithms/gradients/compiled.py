@@ -51,7 +51,7 @@ class StepCompiler:
         start: number of the update at which the compiler starts.
 
     Attributes:
-        compiled: whether steps are compiled ones; None: not decided yet. A resumed training continues as it was.
+        compiled: whether steps are compiled ones; None: not decided yet. A resumed training run continues as it was.
     """
 
     def __init__(

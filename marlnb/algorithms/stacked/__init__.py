@@ -1,1 +1,1 @@
-"""Learners of several trainings as one: stacked weights, one gradient and one step of Adam."""
+"""Learners of several training runs as one: stacked weights, one gradient and one step of Adam."""

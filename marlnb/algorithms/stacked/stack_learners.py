@@ -1,4 +1,4 @@
-"""Which learners of several trainings can learn as one, and what they are then."""
+"""Which learners of several training runs can learn as one, and what they are then."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ STACKABLE = "ippo, mappo, iddpg, maddpg and matd3"
 
 
 def stack_learners(learners: Sequence[Learner]) -> StackedLearner:
-    """Learners of one group of agents, each of another training, as one. Raises as `check_stackable_learners`."""
+    """Learners of one group of agents, each of another training run, as one. Raises as `check_stackable_learners`."""
     check_stackable_learners(learners)
     ppo, ddpg = _of_kind(learners, PPOLearner), _of_kind(learners, DDPGLearner)
     return StackedPPO(ppo) if ppo else StackedDDPG(ddpg)
 
 
 def check_stackable_learners(learners: Sequence[Learner]) -> None:
-    """Raises ConfigError: learners of one group in several trainings cannot learn together; it names those that can."""
+    """Raises ConfigError: learners of one group in several runs cannot learn together; it names those that can."""
     ppo, ddpg = _of_kind(learners, PPOLearner), _of_kind(learners, DDPGLearner)
     if len(ppo) == len(learners):
         check_ppo(ppo)
@@ -35,7 +35,7 @@ def check_stackable_learners(learners: Sequence[Learner]) -> None:
     else:
         kinds = sorted({type(learner).__name__ for learner in learners})
         raise ConfigError(
-            f"group {learners[0].group.name!r} learns by {', '.join(kinds)}; trainings in one batch need {STACKABLE}, "
+            f"group {learners[0].group.name!r} learns by {', '.join(kinds)}; runs in one batch need {STACKABLE}, "
             "the same kind in all"
         )
 

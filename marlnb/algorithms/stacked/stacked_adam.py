@@ -1,4 +1,4 @@
-"""Adam for several trainings: `PartAdam`'s equations on matrices `[training, weight]`, each row with its own rate."""
+"""Adam for several runs: `PartAdam`'s equations on matrices `[training, weight]`, each row with its own rate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StackedPart:
 
     Args:
         name: of the part, as in each optimizer.
-        modules: of one architecture, one for each training.
+        modules: of one architecture, one for each training run.
         optimizers: theirs.
 
     Attributes:
@@ -38,11 +38,11 @@ class StackedPart:
             optimizer.moments[name] = tuple(moment[row] for moment in self.moments)
 
     def weights_of(self, rows: slice) -> dict[str, Tensor]:
-        """By parameter's name, the weights of some trainings: views of the matrix without gradients."""
+        """By parameter's name, the weights of some training runs: views of the matrix without gradients."""
         return {name: weight.detach()[rows] for name, weight in self.weights.items()}
 
     def change(self, gradient: Tensor, lr: Tensor, steps: Tensor, eps: float, max_norm: Tensor) -> Tensor:
-        """One step of Adam, `PartAdam`'s, for each training.
+        """One step of Adam, `PartAdam`'s, for each training run.
 
         Args:
             gradient: `[training, weight]`; it is overwritten.
@@ -63,15 +63,15 @@ class StackedPart:
 
 
 class StackedAdam:
-    """The optimizers of several trainings, stepped together; each keeps its own count of steps.
+    """The optimizers of several training runs, stepped together; each keeps its own count of steps.
 
     Args:
-        optimizers: one for each training, with the same parts and the same eps.
-        modules: by part, of each training.
+        optimizers: one for each training run, with the same parts and the same eps.
+        modules: by part, of each training run.
 
     Attributes:
         parts: by name.
-        parameters: of each part, `[training, *shape]`, as `PartAdam` has them of one training.
+        parameters: of each part, `[training, *shape]`, as `PartAdam` has them of one training run.
     """
 
     def __init__(self, optimizers: Sequence[PartAdam], modules: Mapping[str, Sequence[nn.Module]]) -> None:

@@ -1,4 +1,4 @@
-"""IDDPG, MADDPG and MATD3 of several trainings at once: one product, one gradient and one step of Adam for all.
+"""IDDPG, MADDPG and MATD3 of several training runs at once: one product, one gradient and one step of Adam for all.
 
 Each training samples its own replay buffer; the samples are joined. The gradient step is `DDPGLearner.learn` itself, on
 networks that are stacked along a first axis, with losses `[training]`. As in `stacked_ppo`, each learns what it would
@@ -34,14 +34,14 @@ LEARNER_OPTIONS = ("buffer_frames", "learning_starts", "save_replay", "noise", "
 
 
 class StackedDDPG:
-    """Learns with the learners of several trainings at once.
+    """Learns with the learners of several training runs at once.
 
     The learners stay complete: their weights, targets and Adam's moments become views of the stacked ones. Minibatches
     of more than MAX_ROWS rows are computed by each learner alone. So are those at which only some have enough
     experience to learn from.
 
     Args:
-        learners: of one group of agents, each of another training.
+        learners: of one group of agents, each of another training run.
     Raises:
         ConfigError: they cannot learn together.
     """
@@ -88,7 +88,7 @@ class StackedDDPG:
     def _sample(self) -> Sample:
         """`[training, n, ...]`; where batch sizes differ, the rest of a smaller one is of agents that do not act.
 
-        The noise of relaxed discrete actions is then drawn for n frames, so that it differs from a training alone.
+        The noise of relaxed discrete actions is then drawn for n frames, so that it differs from a training run alone.
         """
         sizes = [learner.config.batch_size for learner in self.learners]
         replay, n = self.learners[0].replay, max(sizes)
@@ -148,7 +148,7 @@ def _stacked_config(configs: Sequence[IDDPGConfig], device: torch.device) -> IDD
     column("max_grad_norm", [config.max_grad_norm or torch.inf for config in configs], 1)
     for name, shape in {"gamma": (1, 1), "tau": (1,)}.items():
         values = [getattr(config, name) for config in configs]
-        if len(set(values)) > 1:  # else the same number for all, with the bits of a single training
+        if len(set(values)) > 1:  # else the same number for all, with the bits of a single training run
             column(name, values, *shape)
     return stacked
 
@@ -160,25 +160,25 @@ def _extended(values: Tensor, n: int) -> Tensor:
 
 
 def check_ddpg(learners: Sequence[DDPGLearner]) -> None:
-    """Raises ConfigError: learners of one group in several trainings cannot learn together."""
+    """Raises ConfigError: learners of one group in several training runs cannot learn together."""
     first = learners[0]
     where = f"group {first.group.name!r}"
     check_simultaneous(first.group.name, simultaneous=first.env.simultaneous)
     for learner in learners:
         if type(learner.config) is not type(first.config):
             kinds = f"{first.config.name} and {learner.config.name}"
-            raise ConfigError(f"trainings in one batch need the same algorithm; {where} has {kinds}")
+            raise ConfigError(f"training runs in one batch need the same algorithm; {where} has {kinds}")
         for name in (field.name for field in fields(learner.config)):
             values = getattr(first.config, name), getattr(learner.config, name)
             if values[0] != values[1] and name not in (*STEP_OPTIONS, *LEARNER_OPTIONS):
                 raise ConfigError(
-                    f"trainings in one batch need equal algorithm.{name}; {where} has {values[0]} and {values[1]}"
+                    f"training runs in one batch need equal algorithm.{name}; {where} has {values[0]} and {values[1]}"
                 )
         for name, other in learner.other_learners.items():
             if type(other) is not DDPGLearner:
                 raise ConfigError(
                     f"the critic of {where} reads the actions of {name!r}, which learns by {type(other).__name__}; "
-                    "trainings in one batch need iddpg, maddpg or matd3 there too"
+                    "training runs in one batch need iddpg, maddpg or matd3 there too"
                 )
     parts = {part: [getattr(learner.policy, part) for learner in learners] for part in first.targets}
     for part, modules in parts.items():

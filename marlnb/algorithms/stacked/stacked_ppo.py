@@ -1,6 +1,6 @@
-"""IPPO and MAPPO of several trainings at once: one product, one gradient and one step of Adam for all minibatches.
+"""IPPO and MAPPO of several training runs at once: one product, one gradient and one step of Adam for all minibatches.
 
-The trainings share nothing, so the gradient of sum_k L_k(w_k) in w_k is that of L_k: each learns what it would by
+The training runs share nothing, so the gradient of sum_k L_k(w_k) in w_k is that of L_k: each learns what it would by
 itself. Advantages, targets and the order of samples are computed by each learner; only minibatches are joined.
 """
 
@@ -32,7 +32,7 @@ EQUAL_OPTIONS = ("epochs", "minibatch_frames", "n_minibatches", "adam_eps", "val
 
 
 class StackedPPOCoefficients(NamedTuple):
-    """The options of several trainings that PPO's loss reads (`PPOCoefficients`)."""
+    """The options of several training runs that PPO's loss reads (`PPOCoefficients`)."""
 
     clip: float | Tensor
     value_clip: float | Tensor | None
@@ -42,14 +42,15 @@ class StackedPPOCoefficients(NamedTuple):
 
 
 class StackedPPO:
-    """Learns with the learners of several trainings at once.
+    """Learns with the learners of several training runs at once.
 
     The learners stay complete: their weights and Adam's moments become views of the stacked ones. Minibatches of more
-    than MAX_ROWS rows are computed by each learner alone, with the bits of a training by itself: on a CPU, one product
-    of large matrices takes as long as several. So are all updates while the group acts in some trainings only.
+    than MAX_ROWS rows are computed by each learner alone, with the bits of a training run by itself: on a CPU, one
+    product of large matrices takes as long as several. So are all updates while the group acts in some training runs
+    only.
 
     Args:
-        learners: of one group of agents, each of another training.
+        learners: of one group of agents, each of another training run.
 
     Raises:
         ConfigError: they cannot learn together.
@@ -97,7 +98,7 @@ class StackedPPO:
         return [{**dict(zip((*names, *acted[0][1]), row, strict=True)), "epochs": n_epochs} for row in numbers]
 
     def _act(self, rollouts: Sequence[Rollout]) -> bool:
-        """Whether an agent of the group acted in every training: otherwise that one has nothing to learn from."""
+        """Whether an agent of the group acted in every training run: otherwise that one has nothing to learn from."""
         group = self.learners[0].group.name
         return all(bool(rollout[group, "acting"].any()) for rollout in rollouts)
 
@@ -142,7 +143,7 @@ class StackedPPO:
         def option(name: str, *shape: int) -> Any:
             values = [getattr(config, name) for config in configs]
             if len(set(values)) == 1:
-                return values[0]  # the same number for all, with the bits of a single training
+                return values[0]  # the same number for all, with the bits of a single training run
             return torch.tensor(values, device=self._device).view(-1, *shape)
 
         return StackedPPOCoefficients(
@@ -165,7 +166,7 @@ class StackedPPO:
 
 
 def check_ppo(learners: Sequence[PPOLearner]) -> None:
-    """Raises ConfigError: learners of one group in several trainings cannot learn together."""
+    """Raises ConfigError: learners of one group in several training runs cannot learn together."""
     where = f"group {learners[0].group.name!r}"
     check_simultaneous(learners[0].group.name, simultaneous=not learners[0].turn_based)
     first = learners[0].config
@@ -174,9 +175,9 @@ def check_ppo(learners: Sequence[PPOLearner]) -> None:
         for name in EQUAL_OPTIONS:
             if getattr(config, name) != getattr(first, name):
                 values = f"{getattr(first, name)} and {getattr(config, name)}"
-                raise ConfigError(f"trainings in one batch need equal algorithm.{name}; {where} has {values}")
+                raise ConfigError(f"training runs in one batch need equal algorithm.{name}; {where} has {values}")
         if (config.value_clip is None) != (first.value_clip is None) or config.centralised != first.centralised:
-            raise ConfigError(f"{where}: trainings in one batch need equal critics, and value_clip for all or none")
+            raise ConfigError(f"{where}: training runs in one batch need equal critics, and value_clip for all or none")
         if config.target_kl is not None:
             raise ConfigError(
                 f"algorithm.target_kl={config.target_kl} ends each update at another time, which several seeds in one "
@@ -188,7 +189,7 @@ def check_ppo(learners: Sequence[PPOLearner]) -> None:
 
 
 def _stacked(samples: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Samples of several trainings as `[training, sample, ...]`; without a mask, all weights are 1."""
+    """Samples of several training runs as `[training, sample, ...]`; without a mask, all weights are 1."""
     if any("weight" in training_samples for training_samples in samples):
         samples = [
             {"weight": torch.ones_like(training_samples["log_prob"]), **training_samples}

@@ -33,7 +33,7 @@ FINAL_DECAY_SHARE = 0.2
 
 @dataclass(frozen=True)
 class DictionaryTraining:
-    """Options of one training; `train_dictionary` documents them."""
+    """Options of one training run; `train_dictionary` documents them."""
 
     kind: SparseKind
     l1: float

@@ -45,8 +45,9 @@ def best_response(
     """Trains a new opponent against a fixed player alone, and measures what it wins in new games.
 
     The opponent starts from fresh weights, and has the player's networks and algorithm; of a run with a `schedule`,
-    with the options of its beginning. What it wins is a lower bound of what the player can lose: longer training, or
-    another algorithm, may find more. So compare players by responses of equal `env_steps`, seeds and algorithms only.
+    with the options of its beginning. What it wins is a lower bound of what the player can lose: longer training,
+    or another algorithm, may find more. So compare players by responses of equal `env_steps`, seeds and algorithms
+    only.
 
     Args:
         player: a run or its folder, or a player or snapshot of a league. Of a population, its fittest member.
@@ -57,8 +58,8 @@ def best_response(
         episodes: of the games in which it is measured.
         seed: of the opponent's weights and games.
         run: folder of the opponent's training; None: in `best_responses/` in the player's folder, one for each
-            `env_steps`, `side`, `algorithm` and `seed`. A complete training is not repeated, and an interrupted one is
-            continued. If the player has learned more, a new one begins.
+            `env_steps`, `side`, `algorithm` and `seed`. A complete training run is not repeated, and an interrupted one
+            is continued. If the player has learned more, a new one begins.
         progress: show the progress of training and games.
         trust: allow the code that the player's folder names.
     Raises:
@@ -132,7 +133,7 @@ def _experiment(fixed: Run | LeaguePlayer, algorithm: AlgorithmConfig | None, si
 
 
 def _with_stored_path(experiment: Experiment, folder: str | os.PathLike[str]) -> Experiment:
-    """With the player's path that a training in this folder has: an earlier one, if the player's folder was moved."""
+    """With the player's path that a run in this folder has: an earlier one, if the player's folder was moved."""
     stored = Run.open(folder).experiment.league if is_run(folder) else None
     if not isinstance(stored, BestResponseConfig) or not isinstance(experiment.league, BestResponseConfig):
         return experiment

@@ -74,15 +74,15 @@ def league_report(
 ) -> LeagueReport:
     """Compares leagues with their controls, one of each for every seed.
 
-    Of each training, the current main players and snapshots of all its players, evenly thinned, play every player of
-    the other. The report is stored in the folders of the leagues, where `marlnb info` shows it.
+    Of each training run, the current main players and snapshots of all its players, evenly thinned, play every player
+    of the other. The report is stored in the folders of the leagues, where `marlnb info` shows it.
 
     Args:
         runs: the league's runs, one for each seed.
         controls: as many runs of `league_control`, in the same order.
-        players: of each training that play, snapshots included.
+        players: of each training run that play, snapshots included.
         episodes: of each match.
-        response_steps: environment steps of a best response to the main player of each training, which is trained
+        response_steps: environment steps of a best response to the main player of each training run, which is trained
             here (`best_response`); None: none is.
         progress: show which match is played.
     Raises:
@@ -254,7 +254,7 @@ def _leagues(runs: RunsLike) -> list[RunLeague]:
 
 
 def _check(leagues: Sequence[RunLeague], controls: Sequence[RunLeague]) -> int:
-    """The environment steps of each training."""
+    """The environment steps of each training run."""
     if not leagues or (controls and len(leagues) != len(controls)):
         raise AnalysisError(f"a report compares one control with each league; got {len(leagues)} and {len(controls)}")
     frames = {league.run.shown_path: int(league.run.status()["frames"]) for league in (*leagues, *controls)}

@@ -63,13 +63,13 @@ class LeagueReport(Result):
         env: name of the environment.
         league: kind of league.
         control: what the control is, in words; empty: there is none.
-        env_steps: of each training.
+        env_steps: of each training run.
         response_steps: of each best response; None: none was trained.
         measures: comparisons of league and control.
         players: seed, player, side, elo, and the shares that it has by alpha-rank and by Nash averaging among all
             players of its seed, those of the control included; cyclic_share and cyclic_p of that seed's results, which
             Elo cannot show.
-        n_seeds: trainings of each.
+        n_seeds: training runs of each.
     """
 
     env: str

@@ -1,4 +1,4 @@
-"""Development: the score of each site at each checkpoint of a training. What appears, when and where.
+"""Development: the score of each site at each checkpoint of a training run. What appears, when and where.
 
 Source: McGrath et al. 2021, Acquisition of Chess Knowledge in AlphaZero, section 4 (arXiv:2111.09259).
 """
@@ -55,7 +55,7 @@ def development(
     n_shuffles: int = 20,
     seed: int = 0,
 ) -> Development:
-    """How a score of each site changes over the checkpoints of a training.
+    """How a score of each site changes over the checkpoints of a training run.
 
     Args:
         recordings: one that spans checkpoints (`record(run, checkpoint=[...])`), or one of each; or their paths.

@@ -79,7 +79,7 @@ def benchmark(
     runs = [replace(run, experiment=run.experiment.loaded()) for run in full_spec.runs()]
     folder = _folder(spec, out)
     check_runs(folder, runs)
-    external_runs(full_spec)  # a file that cannot be read is an error now, not after the trainings
+    external_runs(full_spec)  # a file that cannot be read is an error now, not after the training runs
     result = Benchmark.create(folder, full_spec)
     full_spec.trust(str(folder), "trained")
     frames = {run.folder: frames_done(folder / run.folder, run) for run in runs}

@@ -1,4 +1,4 @@
-"""Placeholder: stands for what only the job knows, such as the result of a training."""
+"""Placeholder: stands for what only the job knows, such as the result of a training run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Executes a notebook into a run folder: `python -m marlnb.batch.job.execute NOTEBOOK --out RUN -p key=value`.
 
 This is a batch of one job, executed at once. The executed notebook and its HTML copy are written next to the run that
-it makes and to the job's own files. After Ctrl-C or a signal a training saves and stops; the same command then
+it makes and to the job's own files. After Ctrl-C or a signal a training run saves and stops; the same command then
 continues, since the notebook opens the run in its folder.
 """
 

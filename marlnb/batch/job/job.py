@@ -87,7 +87,7 @@ class JobStatus:
         attempt: number of attempts so far.
         cell: number of the cell that runs, from 1.
         n_cells: number of cells.
-        progress: progress of the training in that cell, as text; empty without a training.
+        progress: progress of the training in that cell, as text; empty without a training run.
         started: start of the attempt, in seconds since 1970.
         updated: time of this status, in seconds since 1970.
         ends: when the scheduler's time limit ends the attempt, in seconds since 1970; 0.0 if that is not known.

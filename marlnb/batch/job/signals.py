@@ -1,7 +1,7 @@
 """Requests to stop a job while it executes: signals, and the file STOP.
 
-During a training the request asks it to save and stop, and the notebook ends in the cell that trains. At any other time
-the kernel is ended at once, and the next attempt repeats what it did. A second signal always ends it at once.
+During a training run the request asks it to save and stop, and the notebook ends in the cell that trains. At any other
+time the kernel is ended at once, and the next attempt repeats what it did. A second signal always ends it at once.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from marlnb.batch.job.training_progress import ActiveTraining, active_training, 
 from marlnb.errors import RunError
 from marlnb.training.runs.files import STATUS, STOP, read_json, write_atomically
 
-OUT_OF_TIME = "the job's time is nearly over"  # the reason that a training gives when it stops before a time limit
+OUT_OF_TIME = "the job's time is nearly over"  # the reason that a training run gives when it stops before a time limit
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
-N_IDLE_POLLS = 2  # polls without a training after which a request ends the whole kernel
+N_IDLE_POLLS = 2  # polls without a training run after which a request ends the whole kernel
 
 
 class Interruption(KeyboardInterrupt):
@@ -33,7 +33,7 @@ class StopRequests:
     Attributes:
         signal: name of the first signal received; empty without one.
         stopped: whether the file STOP asked to stop.
-        armed: whether a request without a training ends the kernel; False while files are written at the end.
+        armed: whether a request without a training run ends the kernel; False while files are written at the end.
     """
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
@@ -81,7 +81,7 @@ class StopRequests:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     def read_stop_reason(self) -> None:
-        """After a training has stopped: finds out whether a signal or a person asked it to."""
+        """After a training run has stopped: finds out whether a signal or a person asked it to."""
         try:
             reason = read_json(run_of_job(self._folder) / STATUS).get("reason", "")
         except RunError:

@@ -16,7 +16,7 @@ from marlnb.training.runs.states import RUNNING_STATES
 
 @dataclass(frozen=True)
 class ActiveTraining:
-    """A training that a living process executes.
+    """A training run that a living process executes.
 
     Attributes:
         run: its folder.

@@ -1,4 +1,4 @@
-"""Compare the trainings of a batch: which can be compared, their returns, and why others are excluded."""
+"""Compare the training runs of a batch: which can be compared, their returns, and why others are excluded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MEASURES = ("evaluation", "training")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TrainingResult:
-    """One training of a job.
+    """One training run of a job.
 
     Attributes:
         job: name of the job.
@@ -73,7 +73,7 @@ class TrainingResult:
 
 @dataclass(frozen=True, eq=False)
 class _Training:
-    """What is read of a training.
+    """What is read of a training run.
 
     Attributes:
         frames: `[point]`, ascending; points that were not measured are left out.
@@ -96,9 +96,9 @@ class _Training:
 
 @dataclass(frozen=True, repr=False)
 class BatchComparison:
-    """The complete trainings of a batch, and why others are excluded.
+    """The complete training runs of a batch, and why others are excluded.
 
-    A training counts if it is complete, even if a later cell of its notebook failed: excluding runs whose results
+    A training run counts if it is complete, even if a later cell of its notebook failed: excluding runs whose results
     disappointed would bias the comparison.
 
     Attributes:
@@ -108,7 +108,7 @@ class BatchComparison:
         values: values of each axis of the sweep.
         compared: results that are compared.
         others: results that are not compared.
-        excluded: by job, why none or not all of its trainings are compared.
+        excluded: by job, why none or not all of its training runs are compared.
     """
 
     axes: tuple[str, ...]
@@ -155,12 +155,13 @@ class BatchComparison:
 
 
 def compare_batch(batch: Batch, *, repeats: str = SEED, measure: Measure | None = None) -> BatchComparison:
-    """Compares the trainings of a batch, read from its jobs' folders.
+    """Compares the training runs of a batch, read from its jobs' folders.
 
     Args:
         batch: the batch; its jobs may still run.
         repeats: the axis whose values repeat a setting; all others are compared.
-        measure: source of the returns; None: evaluations if every complete training has some, else training returns.
+        measure: source of the returns; None: evaluations if every complete training run has some, else training
+            returns.
     Raises:
         BatchError: an unknown measure.
     """
@@ -241,7 +242,7 @@ def _runs_in(folder: Path) -> list[tuple[Run, str]]:
 
 
 def _results(training: _Training, measure: Measure, status: JobStatus, *, by_group: bool) -> list[TrainingResult]:
-    """One result of a training; where groups are rewarded differently, as hunters and prey, one for each."""
+    """One result of a training run; where groups are rewarded differently, as hunters and prey, one for each."""
     last = 1 if measure == "evaluation" else max(1, round(LAST_SHARE * len(training.frames)))
     run_status = training.run.status()
     total, state = int(run_status.get("frames", 0)), str(run_status["state"])
@@ -301,7 +302,7 @@ def _reasons_for_exclusion(
     for name, status in statuses.items():
         missing = [result for result in others if result.job == name]
         if not any(result.job == name for result in results):
-            reasons[name] = f"{status.state}, and it has no training" + (f": {status.reason}" if status.reason else "")
+            reasons[name] = f"{status.state}, and it has no run" + (f": {status.reason}" if status.reason else "")
         elif missing:
             reasons[name] = "; ".join(_reason(result, status, measure) for result in missing)
     return reasons

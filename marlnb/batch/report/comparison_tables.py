@@ -28,10 +28,11 @@ NUMERIC_COLUMNS = ("frames", SCORE, "minutes", "attempts")
 
 
 def job_table(batch: Batch, comparison: BatchComparison) -> pd.DataFrame:
-    """One row per job: name, swept values, state, frames and score of its trainings so far, minutes, attempts, reason.
+    """One row per job: name, swept values, state, frames and score of its runs so far, minutes, attempts, reason.
 
-    A job with several trainings has the sum of their frames and no score. Where groups are rewarded differently, each
-    has a column, `score of <group>`. A swept parameter with the name of another column is shown as `parameter <name>`.
+    A job with several training runs has the sum of their frames and no score. Where groups are rewarded differently,
+    each has a column, `score of <group>`. A swept parameter with the name of another column is shown as `parameter
+    <name>`.
     """
     import pandas as pd
 

@@ -1,1 +1,1 @@
-"""Several trainings by one command: run one after the other or in parallel processes, resumable."""
+"""Several training runs by one command: run one after the other or in parallel processes, resumable."""

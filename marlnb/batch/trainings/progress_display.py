@@ -1,4 +1,4 @@
-"""PlannedTraining, one of several trainings of a command or a benchmark; and their progress as one line of text."""
+"""PlannedTraining, one of several training runs of a command or a benchmark; and their progress as one line of text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from marlnb.training.runs.status import read_status
 
 
 class PlannedTraining(Protocol):
-    """One training; `str` is its name in progress and messages."""
+    """One training run; `str` is its name in progress and messages."""
 
     @property
     def folder(self) -> str:
@@ -84,5 +84,5 @@ def frames_done(folder: Path, planned: PlannedTraining) -> int:
 
 
 def planned_frames(planned: PlannedTraining) -> int:
-    """Number of frames of a whole training; one that is limited in minutes may end before."""
+    """Number of frames of a whole training run; one that is limited in minutes may end before."""
     return expected_frames(planned.experiment, Trained(), 0.0)

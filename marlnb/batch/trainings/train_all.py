@@ -1,4 +1,4 @@
-"""Several trainings by one command: `marlnb train algorithm=ippo,mappo seed=0..4`, as Hydra's multirun."""
+"""Several training runs by one command: `marlnb train algorithm=ippo,mappo seed=0..4`, as Hydra's multirun."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RANGE = re.compile(r"(-?\d{1,9})\.\.(-?\d{1,9})(?:\.\.(-?\d{1,9}))?")
 
 @dataclass(frozen=True)
 class SweptTraining:
-    """One training of a sweep over overrides.
+    """One training run of a sweep over overrides.
 
     Attributes:
         folder: its folder in the common one, `algorithm=mappo,seed=0`.
@@ -57,7 +57,7 @@ class Trainings:
 
     Attributes:
         path: the common folder.
-        trainings: all trainings, in the order of the values.
+        training runs: all training runs, in the order of the values.
         failed: by training, why it failed.
         stopped: whether it was stopped before its end.
     """
@@ -111,17 +111,17 @@ def expand_seeds(overrides: Sequence[str]) -> tuple[list[str], bool]:
         raise ConfigError(f"seeds={texts[-1]} needs one first seed; got seed={first}")
     if not texts[-1].isdecimal() or not 2 <= int(texts[-1]) <= MAX_TRAININGS:
         raise ConfigError(
-            f"seeds={texts[-1]}: expected the number of seeds, from 2 to {MAX_TRAININGS:,}; for one training give seed="
+            f"seeds={texts[-1]}: expected the number of seeds, from 2 to {MAX_TRAININGS:,}; for one run give seed="
         )
     others = [text for text in overrides if not text.startswith(("seeds=", "seed="))]
     return [*others, f"seed={first}..{int(first) + int(texts[-1]) - 1}"], True
 
 
 def plan_trainings(overrides: Sequence[str], *, config_dir: str | None = None) -> list[SweptTraining]:
-    """One training for each combination of values, the last override varying fastest; each is composed and checked.
+    """One training run for each combination of values, the last override varying fastest; each is composed and checked.
 
     Raises:
-        ConfigError: an override cannot be read or composed, or has no effect in any training; the message names the
+        ConfigError: an override cannot be read or composed, or has no effect in any training run; the message names the
             training.
         BatchError: a value is given twice.
     """
@@ -129,7 +129,7 @@ def plan_trainings(overrides: Sequence[str], *, config_dir: str | None = None) -
     fixed = [text for text in overrides if text.partition("=")[0] not in axes]
     names = Sweep({key: tuple(_named(value) for value in values) for key, values in axes.items()}, {})
     if len(names) > MAX_TRAININGS:
-        raise ConfigError(f"these values make {len(names):,} trainings; at most {MAX_TRAININGS:,}")
+        raise ConfigError(f"these values make {len(names):,} training runs; at most {MAX_TRAININGS:,}")
     trainings, unused = [], []
     for (name, swept), values in zip(names.jobs(), itertools.product(*axes.values()), strict=True):
         words = [f"{key}={value}" for key, value in zip(axes, values, strict=True)]
@@ -166,7 +166,7 @@ def train_all(
     same call continues an earlier one.
 
     Args:
-        trainings: as `plan_trainings` returns them.
+        training runs: as `plan_trainings` returns them.
         folder: the common folder; None: `common_folder`.
         jobs: parallel processes, each with its share of the cores and GPUs; 1: all in this process. None:
             `default_jobs`.
@@ -174,7 +174,7 @@ def train_all(
         progress: show progress.
     Raises:
         RunError: the folder holds something else, or a run of another experiment.
-        ConfigError, EnvBuildError: some trainings cannot advance together.
+        ConfigError, EnvBuildError: some training runs cannot advance together.
     """
     if jobs is None:
         jobs = default_jobs(trainings, together=together)
@@ -221,16 +221,16 @@ def default_jobs(trainings: Sequence[SweptTraining], *, together: bool) -> int:
 
 
 def is_league_player(experiment: Experiment) -> bool:
-    """Whether it trains one player of a league, which meets those of other trainings."""
+    """Whether it trains one player of a league, which meets those of other training runs."""
     return experiment.league is not None and bool(experiment.league.learner)
 
 
 def check_folder(path: Path, trainings: Sequence[SweptTraining]) -> None:
-    """Raises RunError if the folder holds something else than these trainings and others of their kind."""
+    """Raises RunError if the folder holds something else than these training runs and others of their kind."""
     names = sorted(os.listdir(path)) if path.is_dir() else []
     if path.exists() and (not path.is_dir() or (names and FILE not in names)):
         raise RunError(
-            f"{path} already exists and does not hold several trainings: it has {', '.join(names[:5]) or 'no entries'} "
+            f"{path} already exists and does not hold several runs: it has {', '.join(names[:5]) or 'no entries'} "
             f"but no {FILE}; give run= a new folder"
         )
     check_runs(path, trainings)

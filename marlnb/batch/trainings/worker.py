@@ -1,4 +1,4 @@
-"""A process for one of several trainings: `python -m marlnb.batch.trainings.worker CORES FINISH RUN`.
+"""A process for one of several training runs: `python -m marlnb.batch.trainings.worker CORES FINISH RUN`.
 
 CORES is a list like `0,2`, or empty for all. FINISH is the path of the function that trains a run to its end,
 `module:function`. The process that starts this one has created the run, or has checked that it is of the experiment

@@ -1,7 +1,7 @@
-"""Upload runs that trainings wrote offline to Weights & Biases, from a machine with internet.
+"""Upload runs that training runs wrote offline to Weights & Biases, from a machine with internet.
 
 Jobs on compute nodes write to <run>/wandb. This command finds these folders in runs, batches and their subfolders and
-uploads them with `wandb sync`; the attempts of one training become one run. A second call uploads only what is new.
+uploads them with `wandb sync`; the attempts of one training run become one run. A second call uploads only what is new.
 
   marlnb sync runs/sweep
   marlnb sync runs/sweep --dry-run
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         rows = [(run.run.name, run.started, run.id, states[run.folder]) for run in runs]
         print_table(["run", "started", "id", "state"], rows)
     else:
-        print_text("no offline runs of Weights & Biases found; a training writes them with `loggers=[wandb]`")
+        print_text("no offline runs of Weights & Biases found; a training run writes them with `loggers=[wandb]`")
     for run in failed:
         say(f"marlnb: {run.folder} was not uploaded completely; run the same command to try again")
     return 1 if failed else 0

@@ -1,4 +1,4 @@
-"""Ask a training, or a job of a batch, to save and stop; it may run on another node.
+"""Ask a training run, or a job of a batch, to save and stop; it may run on another node.
 
 examples:
   marlnb stop runs/spread

@@ -15,7 +15,7 @@ from marlnb.trust import loaded
 
 
 class EnvInterrupted(Exception):
-    """A training was asked to stop while an evaluation or a recording played with other processes."""
+    """A training run was asked to stop while an evaluation or a recording played with other processes."""
 
 
 class ServedEnv(VectorEnv):
@@ -77,7 +77,7 @@ def _served(env: VectorEnv) -> ServedEnv | None:
 
 
 class ServedEnvs:
-    """The envs that a training plays in besides its iterations, where other processes take part: one stop for all."""
+    """The envs that a run plays in besides its iterations, where other processes take part: one stop for all."""
 
     def __init__(self) -> None:
         self._envs: tuple[weakref.ref[ServedEnv], ...] = ()

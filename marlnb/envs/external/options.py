@@ -76,7 +76,7 @@ class ExternalOptions(EnvConfig):
     groups_file: str = option("", help="a JSON file that holds the groups instead", effect="reads")
     address: str = option(
         "127.0.0.1:0",
-        help="where a training listens: host:port (port 0: a free one) or unix:/path; evaluations listen at another "
+        help="where a run listens: host:port (port 0: a free one) or unix:/path; evaluations listen at another "
         "free port, or at unix:/path.evaluation (several at once: .evaluation-2, ...)",
     )
     address_file: str = option(

@@ -15,7 +15,7 @@ class IsolatedProcess:
     """A context for every call of an environment in this process; use one for all calls.
 
     An environment that changes the working directory finds itself there in its next call, and the program stays where
-    it is. The program's handlers of the signals that end a training are put back.
+    it is. The program's handlers of the signals that end a training run are put back.
     """
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@
     def labels(self):
         return {"goal": "red", "n_open_doors": 2, "near_door": {"walker_0": True, "walker_1": False}}
 
-`labels` is called only when labels are read, as for a recording: a training does not pay for it.
+`labels` is called only when labels are read, as for a recording: a training run does not pay for it.
 """
 
 from __future__ import annotations

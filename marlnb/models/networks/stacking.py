@@ -121,18 +121,18 @@ def check_stackable(networks: Sequence[Network], what: str) -> None:
     """Raises ConfigError unless the networks can be stacked: feed-forward ones of equal shapes.
 
     Args:
-        networks: of several trainings.
+        networks: of several training runs.
         what: beginning of the message, for example "the actor of group 'agent'".
     """
     for network in networks:
         inner = network.inner if isinstance(network, AgentId) else network
         if type(network) not in STACKABLE or type(inner) not in STACKABLE:
             kind = getattr(getattr(inner, "config", None), "name", type(inner).__name__)
-            raise ConfigError(f"{what} is a network of kind {kind!r}; trainings in one batch need kind 'mlp'")
+            raise ConfigError(f"{what} is a network of kind {kind!r}; training runs in one batch need kind 'mlp'")
     frozen = [name for network in networks for name, weight in network.named_parameters() if not weight.requires_grad]
     if frozen:
-        raise ConfigError(f"{what} has frozen parameters, such as {frozen[0]}; trainings in one batch train all")
+        raise ConfigError(f"{what} has frozen parameters, such as {frozen[0]}; training runs in one batch train all")
     shapes = [{name: tuple(value.shape) for name, value in network.state_dict().items()} for network in networks]
     activations = [[type(module) for module in network.modules()] for network in networks]
     if any(shape != shapes[0] for shape in shapes) or any(kinds != activations[0] for kinds in activations):
-        raise ConfigError(f"{what} has different layers in the trainings; trainings in one batch need equal ones")
+        raise ConfigError(f"{what} has different layers in the training runs; those in one batch need equal ones")

@@ -1,4 +1,4 @@
-"""What the agents of several trainings act with, in one batched product."""
+"""What the agents of several training runs act with, in one batched product."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StackedPolicy(Policy):
 
     Args:
         group: the agents and their spaces.
-        actor: the trainings' feed-forward actors as one (`marlnb.models.networks.stacking.stack`).
+        actor: the training runs' feed-forward actors as one (`marlnb.models.networks.stacking.stack`).
         generators: of each training's actions, so that it explores as it would by itself.
     """
 
@@ -38,11 +38,11 @@ class StackedPolicy(Policy):
 
 
 class StackedDeterministicPolicy(Policy):
-    """Acts as StackedPolicy does, and explores with the trainings' own policies, which have their noise.
+    """Acts as StackedPolicy does, and explores with the training runs' own policies, which have their noise.
 
     Args:
-        actor: the trainings' actors as one.
-        policies: of the trainings.
+        actor: the training runs' actors as one.
+        policies: of the training runs.
         generators: of each training's actions.
     """
 
@@ -56,7 +56,7 @@ class StackedDeterministicPolicy(Policy):
         for policy, row in zip(policies, self._scale):
             policy.noise = row.view(())  # what changes it changes the scale
         self._noise_states = torch.empty(0)  # of all, `[training, env, agent, component]`
-        self._rows = self._noise_states.unbind()  # its rows, which the trainings' policies have as theirs
+        self._rows = self._noise_states.unbind()  # its rows, which the training runs' policies have as theirs
 
     @torch.no_grad()
     def choose(self, observation: torch.Tensor, context: ActContext) -> ActorOutput:
@@ -74,7 +74,7 @@ class StackedDeterministicPolicy(Policy):
         return ActorOutput(action, log_prob, logits)
 
     def _noise(self, outputs: torch.Tensor) -> torch.Tensor:
-        """As `DeterministicPolicy.action_noise` of each training, in one tensor like the outputs `[training, ...]`."""
+        """As `DeterministicPolicy.action_noise` of each run, in one tensor like the outputs `[training, ...]`."""
         policies = [policy for policy, _ in self._of_trainings]
         noise = torch.empty(outputs.shape, device=outputs.device)  # in rows, whatever the strides of the outputs
         for of_one, (_, generator) in zip(noise.unbind(), self._of_trainings):
@@ -86,7 +86,7 @@ class StackedDeterministicPolicy(Policy):
         return self._states_of(policies, outputs).mul_(1 - theta * dt).add_(noise)
 
     def _states_of(self, policies: Sequence[DeterministicPolicy], outputs: torch.Tensor) -> torch.Tensor:
-        """The trainings' noise states as one tensor; their own become views of it."""
+        """The training runs' noise states as one tensor; their own become views of it."""
         if not self._rows or any(policy.noise_state is not row for policy, row in zip(policies, self._rows)):
             zeros = torch.zeros_like(outputs[0])
             states = [policy.noise_state for policy in policies]

@@ -10,7 +10,7 @@
 
 Source: Vinyals et al. 2019 (10.1038/s41586-019-1724-z), Methods, "Multi-agent learning". The numbers are the paper's,
 not those of its pseudocode. 2e9 steps are a hundredth of what an agent learned from (44 days at 50,000 steps/s), so
-here it is a hundredth of a player's frames. A hundredth of a short training is less than an update, from which an
+here it is a hundredth of a player's frames. A hundredth of a short training run is less than an update, from which an
 exploiter learns nothing; so exploiters have at least `min_updates`. A reset returns to fresh weights, as there are no
 supervised ones. A win rate counts after `min_games`, and until then as 1/2: after one won game f(1) = 0 would end all
 meetings of a pair. So a gate needs `min_games` against each opponent, and stays closed right after a snapshot
@@ -184,7 +184,7 @@ class AlphaStarConfig(LeagueConfig):
     def _too_few_games(self, player: Player, options: RoleOptions, league: LeagueState) -> str:
         """Why a player cannot have `min_games` against each opponent; empty if it can. Reviews are between rounds."""
         turns = league.turn_frames * self.round_turns
-        frames, until = -(-league.planned_frames // turns) * turns, "in this training"
+        frames, until = -(-league.planned_frames // turns) * turns, "in this run"
         between = -(-options.due_frames(league) // turns) * turns
         if options.reset == 1 and between < frames:
             frames, until = between, "between two resets (snapshot_frames)"

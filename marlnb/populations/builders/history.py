@@ -18,7 +18,7 @@ from marlnb.populations.league.state import Decision, Draw, LeagueState
 
 MAIN = "main"
 SNAPSHOT_SHARE = 0.05
-"""Of a training, between two snapshots, where no number of frames is given."""
+"""Of a training run, between two snapshots, where no number of frames is given."""
 
 
 @dataclass(frozen=True)
@@ -101,5 +101,5 @@ def current_opponents(rng: np.random.Generator, player: Player, league: LeagueSt
 
 
 def frames_between(frames: int | None, league: LeagueState, share: float) -> int:
-    """The given number of frames, or a share of what a player learns from in the whole training."""
+    """The given number of frames, or a share of what a player learns from in the whole training run."""
     return frames if frames is not None else max(1, int(share * league.planned_frames))

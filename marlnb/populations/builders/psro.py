@@ -29,7 +29,7 @@ from marlnb.populations.ratings.matrix_games import projected_replicator_dynamic
 
 ORACLE = "oracle"
 ORACLE_SHARE = 0.1
-"""Of a training, for one oracle, where no number of frames is given."""
+"""Of a training run, for one oracle, where no number of frames is given."""
 
 MetaSolver = Literal["uniform", "nash", "alpha_rank", "prd"]
 

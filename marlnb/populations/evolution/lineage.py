@@ -41,7 +41,8 @@ class Lineage:
             opponent, the outcomes: 1 won, 0.5 a draw, 0 lost.
         evaluation_seed: episode k has the seed `evaluation_seed + k`, the same for all members and generations.
         checkpoint: SHA-256 of its weights at the end of the generation.
-        parent_generation: of its parent, where each member has a training and so its own pace; None: the one before.
+        parent_generation: of its parent, where each member has a training run and so its own pace; None: the one
+            before.
     """
 
     generation: int
@@ -101,7 +102,7 @@ class LineageFile:
         self.n_rows += len(rows)
 
     def cut(self, n_rows: int) -> None:
-        """Keeps the first lines, to which a resumed training continues. Raises RunError: there are fewer."""
+        """Keeps the first lines, to which a resumed training run continues. Raises RunError: there are fewer."""
         with writing(self.folder):
             self.folder.mkdir(mode=0o700, exist_ok=True)
         cut_lines(self.folder / LINEAGE, n_rows)

@@ -15,7 +15,7 @@ from marlnb.populations.league.matches import EVALUATION
 from marlnb.populations.league.players import ANY_SIDE, Player, check_id
 from marlnb.populations.league.state import Action, Decision, Draw, LeagueState
 
-LEARNER_ACTIONS = ("snapshot", "reset")  # what a training with `league.learner` can do, each to its own player
+LEARNER_ACTIONS = ("snapshot", "reset")  # what a training run with `league.learner` can do, each to its own player
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ def _check_decision(config: LeagueConfig, league: LeagueState, decision: Decisio
     if config.learner and (decision.action not in LEARNER_ACTIONS or decision.player not in ("", config.learner)):
         whom = "a new player" if decision.action == "add" else repr(decision.player or config.learner)
         raise ConfigError(
-            f"{where} wants to {decision.action} {whom}, but this training trains {config.learner!r} alone; valid: "
-            f"{' or '.join(LEARNER_ACTIONS)} {config.learner!r}. Without league.learner, one training trains all "
+            f"{where} wants to {decision.action} {whom}, but this training run trains {config.learner!r} alone; valid: "
+            f"{' or '.join(LEARNER_ACTIONS)} {config.learner!r}. Without league.learner, one training run trains all "
             "players, and can add, freeze and retire them"
         )
     if decision.action != "add":

@@ -24,7 +24,7 @@ class PlayerEvent:
 
     Attributes:
         event: added: a learning player joined. snapshot: the snapshot `player` of `parent` joined. published: the
-            weights of a learning player, for the trainings of others. reset: it started again with fresh weights.
+            weights of a learning player, for the training runs of others. reset: it started again with fresh weights.
             frozen: it no longer learns. retired: it no longer plays.
         player: its id.
         round: of the league, at whose end it happened; -1: before the first.

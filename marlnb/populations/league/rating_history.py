@@ -49,8 +49,8 @@ def ratings_over_rounds(
         events: of the players; a reset at the end of a round forgets the player's results.
         decay: of the payoff table.
         rounds: None: at most MAX_POINTS, evenly spaced, with the last one.
-        by_frames: as of `Resets`, for trainings of single players. Their rounds do not say when another's player was
-            reset, so at all rounds only matches since its last reset count.
+        by_frames: as of `Resets`, for training runs of single players. Their rounds do not say when another's player
+            was reset, so at all rounds only matches since its last reset count.
     """
     events = list(events)
     numbers = sorted({match.round for match in matches})

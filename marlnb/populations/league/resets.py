@@ -13,9 +13,9 @@ from marlnb.populations.league.player_log import PlayerEvent
 class Resets:
     """The last reset of each player.
 
-    In one training a match is valid for a player if it began in a later round than that of the reset. Trainings of
-    single players have rounds of their own; there it is valid if the player's weights had learned from at least as many
-    frames, since the first weights after a reset are written with the number of frames of the reset.
+    In one training run a match is valid for a player if it began in a later round than that of the reset. Training runs
+    of single players have rounds of their own; there it is valid if the player's weights had learned from at least as
+    many frames, since the first weights after a reset are written with the number of frames of the reset.
 
     Attributes:
         last: by player, the event.

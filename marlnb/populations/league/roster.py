@@ -131,7 +131,7 @@ def planned_league(config: LeagueConfig, spec: EnvSpec, frames: int, turn_frames
     Args:
         config: of the league.
         spec: of the environment.
-        frames: of the whole training.
+        frames: of the whole training run.
         turn_frames: of a player's turn.
     Raises:
         ConfigError: as `check_league`, or `config.learner` is no learning player.

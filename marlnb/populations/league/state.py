@@ -57,7 +57,7 @@ class LeagueState:
         payoff: results of the matches up to the end of the last round.
         frames: by learning player, the frames it has learned from.
         snapshot_frames: by learning player, its frames at its last snapshot; 0 before the first.
-        planned_frames: frames that each learning player learns from in the whole training.
+        planned_frames: frames that each learning player learns from in the whole training run.
         turn_frames: frames of a player's turn, from which it learns in one update.
         round: number of the round that begins.
     """

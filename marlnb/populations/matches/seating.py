@@ -35,7 +35,7 @@ class Seating:
         contestants: both players, each with the checkpoint that plays.
         side: what the first player takes, as `sides_to_take` names it.
         path: folder of the recordings.
-        experiment: None: no single training made these policies.
+        experiment: None: no single training run made these policies.
     """
 
     experiment: Experiment | None = None

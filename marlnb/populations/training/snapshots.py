@@ -53,7 +53,7 @@ class SnapshotStore:
             sha256 = write_state(
                 temporary, {"weights": weights}, {"player": player, "frames": frames, "spaces": spaces}
             )
-            if self.path(sha256).exists():  # of a training that was killed after it wrote it
+            if self.path(sha256).exists():  # of a training run that was killed after it wrote it
                 shutil.rmtree(temporary)
             else:
                 temporary.rename(self.path(sha256))

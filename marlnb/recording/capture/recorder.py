@@ -61,7 +61,7 @@ def record(
         on_step: called after each step of all envs. If it raises, the recording ends; finished episodes are kept and
             the file is marked incomplete.
         locking: HDF5's file locking, as h5py takes it; False for file systems without locks.
-        trust: allow the code that another person's run folder names; those of your own trainings need none.
+        trust: allow the code that another person's run folder names; those of your own training runs need none.
         overrides: options that replace those of `config`, such as `episodes=50`.
     Raises:
         TrustError: the folder names code that the user does not trust; the message says which, and nothing was run.

@@ -263,7 +263,7 @@ def group_of_label(name: str, n_agents: int, spec: EnvSpec) -> str:
 def field_of_rows(
     path: str, shape: tuple[int, ...], dtype: str, spec: EnvSpec, sites: Sequence[Site], activation_dtype: str
 ) -> Field:
-    """The field of rows that were gathered by a collector or a training.
+    """The field of rows that were gathered by a collector or a training run.
 
     Args:
         path: of the dataset.

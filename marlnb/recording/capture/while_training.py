@@ -1,6 +1,6 @@
-"""RecordWhileTraining: records episodes at every k-th iteration of a training, into one file.
+"""RecordWhileTraining: records episodes at every k-th iteration of a training run, into one file.
 
-Each iteration's episodes are a segment (`marlnb.recording.file.segments`), so that a training that was killed and
+Each iteration's episodes are a segment (`marlnb.recording.file.segments`), so that a training run that was killed and
 resumed continues the same file. Segments of iterations that are trained again are deleted; a segment that a kill
 prevented is recorded from the checkpoint.
 """
@@ -60,7 +60,7 @@ class RecordWhileTraining(EpisodeOptions):
         reset_labels(self.labels)
         path = recording_path(trainer.run, self.name)
         if not self._is_of_a_training(path):
-            raise RecordingError(f"{path} already exists and is not of a training; give another name")
+            raise RecordingError(f"{path} already exists and is not of a training run; give another name")
         valid = []
         for segment in sorted(segments_folder(path).glob("*.h5")):
             if self._is_complete_until(segment, trainer.iteration):
@@ -112,7 +112,7 @@ class RecordWhileTraining(EpisodeOptions):
             )
 
     def _options(self) -> str:
-        """What must be equal when a training is resumed, as JSON."""
+        """What must be equal when a training run is resumed, as JSON."""
         names = [item.name for item in fields(self) if item.name not in ("name", "locking", "labels")]
         return json.dumps({name: getattr(self, name) for name in names} | {"labels": sorted(self.labels)})
 
@@ -147,7 +147,7 @@ class RecordWhileTraining(EpisodeOptions):
 
 
 class CurrentPolicies:
-    """The policies of a running training as they are now, as a PolicySource."""
+    """The policies of a training run in progress, as they are now, as a PolicySource."""
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer, self.path, self.spec = trainer, trainer.run.path, trainer.run.spec

@@ -1,4 +1,4 @@
-"""A hash of what each env did in each iteration of a training, so that a repetition can prove that it is the same.
+"""A hash of what each env did in each iteration of a training run, so that a repetition can prove that it is the same.
 
     h(env) = sum_j mix((x_j + c j) a) mod 2**64,  of which the lower 32 bits are kept
 

@@ -1,4 +1,4 @@
-"""LabelledEnv: notes the environment's labels while a training is repeated; rollouts do not hold them."""
+"""LabelledEnv: notes the environment's labels while a training run is repeated; rollouts do not hold them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FlightRecorder: records a few of the envs that a training learns in, while it learns.
+"""FlightRecorder: records a few of the envs that a training run learns in, while it learns.
 
 After each rollout it copies the rows of one in `every_envs` envs on the device, computes the chosen sites of these rows
 in one pass, and returns. A thread writes them to an ordinary recording. Of the other envs it keeps a hash of what each
@@ -60,7 +60,7 @@ class FlightRecorder:
     """A training callback: `train(experiment, callbacks=[FlightRecorder(every_envs=64)])`.
 
     The recording `<run>/recordings/<name>.h5` holds every step of envs 0, k, 2k, ... as the training saw it, with
-    sampled actions. Its checkpoints say which iteration's weights made each row. A resumed training continues in
+    sampled actions. Its checkpoints say which iteration's weights made each row. A resumed training run continues in
     `<name>-<iteration>.h5`, and where that is complete in `<name>-<iteration>-2.h5`. `<name>.hashes` holds a hash of
     every env in every iteration.
 
@@ -82,12 +82,12 @@ class FlightRecorder:
         loop = trainer.loop
         if not isinstance(loop, Loop):
             raise RecordingError(
-                "FlightRecorder records a training with one policy for each group; leagues and populations have "
+                "FlightRecorder records a training run with one policy for each group; leagues and populations have "
                 "several: record their players with marlnb.record"
             )
         if trainer.experiment.schedule:
             raise RecordingError(
-                "FlightRecorder does not record a training with a schedule=, which builds its networks again at each "
+                "FlightRecorder does not record a run with a schedule=, which builds its networks again at each "
                 "change: record its checkpoints with marlnb.record"
             )
         path = self._free_path(trainer)
@@ -137,7 +137,7 @@ def _is_complete(path: Path) -> bool:
 
 
 class Flight:
-    """The recording of one session of a training: a thread writes what `add` takes out of rollouts.
+    """The recording of one session of a training run: a thread writes what `add` takes out of rollouts.
 
     Args:
         source: the policies.

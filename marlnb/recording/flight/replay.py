@@ -1,4 +1,4 @@
-"""replay_training: plays iterations of a training again, from the checkpoint before them, and records any of its envs.
+"""replay_training: plays iterations of a run again, from the checkpoint before them, and records any of its envs.
 
 A checkpoint holds everything that the next iteration depends on. So on a CPU each later iteration can be repeated bit
 for bit, until the next checkpoint and beyond. The hash of every env that a `FlightRecorder` wrote proves it.
@@ -58,7 +58,7 @@ def replay_training(
     trust: bool = False,
     **overrides: Any,
 ) -> Recording:
-    """Plays an iteration of a training again on the CPU, and records some of its envs as the training saw them.
+    """Plays an iteration of a training run again on the CPU, and records some of its envs as the training saw them.
 
     It starts from the last checkpoint before the iteration, or from the beginning, and trains up to it: at most
     `checkpoint_every` iterations where all checkpoints were kept. Episodes that begin before the first recorded
@@ -157,7 +157,7 @@ def _checked(run: Run, experiment: Experiment, iteration: int, last: int, envs: 
     """The envs, once each and in order."""
     if experiment.league is not None or experiment.evolution is not None or experiment.schedule:
         raise RunError(
-            f"{run.shown_path} is a league or a population, or has a schedule; replay_training plays trainings with "
+            f"{run.shown_path} is a league or a population, or has a schedule; replay_training plays runs with "
             "one policy per group"
         )
     if not experiment.device.startswith("cpu"):

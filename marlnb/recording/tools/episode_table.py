@@ -87,7 +87,7 @@ def _cut_tail(
 ) -> int:
     """Cuts the rows after the last entry that are not of one interrupted episode; returns the remaining rows.
 
-    In a recording of a training it may have begun before the file, so that its first row is a later step.
+    In a recording of a training run it may have begun before the file, so that its first row is a later step.
     """
     covered = int((table["start"] + table["length"]).max(initial=0))
     interrupted = (run for run in runs if run[1] == covered and run[0] not in table["episode"])
@@ -145,7 +145,7 @@ def _report_lost(
     for index, (episode, start, length) in enumerate(zip(table["episode"], table["start"], table["length"])):
         span = slice(int(start), int(start + length))
         is_covered[span] = True
-        # one that began before the recording of a training is unfinished, and its first row is a later step
+        # one that began before the recording of a training run is unfinished, and its first row is a later step
         first_t = 0 if table["finished"][index] or not length else t[int(start)]
         expected_t = first_t + every * np.arange(length)
         is_counted = bool(np.all(number[span] == episode)) and np.array_equal(t[span], expected_t)

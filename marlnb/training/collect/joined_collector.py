@@ -1,4 +1,4 @@
-"""JoinedCollector: steps the environments of several trainings as one batch, from and back to each training's own."""
+"""JoinedCollector: steps the environments of several runs as one batch, from and back to each run's own."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class JoinedCollector:
     """Environments on tensors step as one larger batch; those whose states cannot be joined step side by side.
 
     Args:
-        experiment: of one of the trainings.
-        envs: of each training; they belong to the caller.
+        experiment: of one of the training runs.
+        envs: of each training run; they belong to the caller.
         steps: with which each of them continues.
         first_steps: `[env, 1]` of each, whether its next step is an episode's first.
         policies: by group, which act in all environments, sorted by training.
@@ -56,7 +56,7 @@ class JoinedCollector:
         return self._collector
 
     def split(self, rollout: Rollout) -> list[Rollout]:
-        """The part of each training."""
+        """The part of each training run."""
         starts = range(0, len(self._envs) * self._n_envs, self._n_envs)
         return [rollout.envs(start, start + self._n_envs) for start in starts]
 
@@ -74,7 +74,7 @@ class JoinedCollector:
         return self._envs[k].load_state_dict(self._states[k]), first_steps
 
     def close(self) -> None:
-        """Frees what it made; the trainings' own environments stay open."""
+        """Frees what it made; the training runs' own environments stay open."""
         self._env.close()
 
     def _rows(self, k: int, values: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ class JoinedCollector:
 
 
 def collect_joined(collectors: Sequence[JoinedCollector], timing: Timing) -> list[Rollout]:
-    """The next rollout of each training of each collector, in their order.
+    """The next rollout of each training run of each collector, in their order.
 
     Args:
         timing: to which the seconds of all are added.

@@ -1,4 +1,4 @@
-"""Seeds and random-number streams of a training, separate from those of the notebook around it."""
+"""Seeds and random-number streams of a training run, separate from those of the notebook around it."""
 
 from __future__ import annotations
 

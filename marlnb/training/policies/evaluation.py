@@ -184,7 +184,7 @@ def evaluate(
         n_envs: environments stepped at once.
         callback: called around every step (`marlnb.training.collect.episodes.RolloutCallback`); its exceptions end the
             evaluation.
-        trust: allow the code that another person's run folder names; those of your own trainings need none.
+        trust: allow the code that another person's run folder names; those of your own training runs need none.
     Raises:
         TrustError: the folder names code that the user does not trust; the message says which, and nothing was run.
         ConfigError: the environment does not fit the policies, or an option is out of range.

@@ -1,4 +1,4 @@
-"""Evaluator: the evaluations during a training, always of the same episodes, in separate environments."""
+"""Evaluator: the evaluations during a training run, always of the same episodes, in separate environments."""
 
 from __future__ import annotations
 

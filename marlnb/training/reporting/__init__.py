@@ -1,1 +1,1 @@
-"""How a training reports: its summary, progress and status, loggers, and a profile of its time."""
+"""How a training run reports: its summary, progress and status, loggers, and a profile of its time."""

@@ -1,7 +1,7 @@
 """Where a training's time goes: seconds of each phase, and a torch.profiler trace of a few iterations.
 
 The phases are timed in every iteration, which costs microseconds. Single operators are traced in a few iterations after
-a warm-up only, so a long training stays as fast as without a profile.
+a warm-up only, so a long training run stays as fast as without a profile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VIEWERS = "https://ui.perfetto.dev or chrome://tracing"
 
 
 class PhaseTimes:
-    """Seconds of each phase of a training, in this session.
+    """Seconds of each phase of a training run, in this session.
 
     Attributes:
         seconds: by phase.
@@ -105,7 +105,7 @@ class TrainingProfiler:
     def _stop(self) -> None:
         profiler, self._profiler = self._profiler, None
         if profiler is not None:
-            with suppress(RuntimeError):  # of a training that failed while it was traced
+            with suppress(RuntimeError):  # of a training run that failed while it was traced
                 profiler.stop()
 
     def _save_trace(self, profiler: profile) -> None:

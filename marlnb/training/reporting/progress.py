@@ -1,4 +1,4 @@
-"""Progress of a training as text."""
+"""Progress of a training run as text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Progress:
             self._draw()
 
     def recall(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Shows a training that was completed earlier, from its metrics."""
+        """Shows a training run that was completed earlier, from its metrics."""
         if rows:
             report = Report.of_row(rows[-1])
             rate = report.frames / report.seconds if report.seconds else report.frames_per_second
@@ -69,7 +69,7 @@ def trained_at(report: Report) -> Trained:
 
 
 def describe_end(state: RunState, trained: Trained, experiment: Experiment, *, reason: str = "") -> str:
-    """Why a training ended, in words.
+    """Why a training run ended, in words.
 
     Args:
         state: its state; running: a user's code raised.

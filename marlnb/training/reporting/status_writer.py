@@ -16,7 +16,7 @@ PROGRESS = ("iteration", "frames", "scores", "frames_per_second")
 
 
 class StatusWriter:
-    """Writes the status of one training.
+    """Writes the status of one training run.
 
     Attributes:
         rate: frames per second of the last iteration; 0 before the first.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SEED = "seed"
 CODE = "code"
 """The code that trained a run, as if it were a setting."""
-# settings that change how a training is stored and where it runs, not what it learns
+# settings that change how a training run is stored and where it runs, not what it learns
 IRRELEVANT = (
     *("loggers", "wandb_project", "wandb_entity", "checkpoint_every", "keep_checkpoints"),
     *("device", "threads", "compile", "cuda_graphs", "profile", "tuned"),

@@ -1,4 +1,4 @@
-"""The numbers of a training as curves over frames: returns, evaluations, and what iterations report, such as losses."""
+"""The numbers of a run as curves over frames: returns, evaluations, and what iterations report, such as losses."""
 
 from __future__ import annotations
 

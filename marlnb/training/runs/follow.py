@@ -1,7 +1,7 @@
 """RunFollower: what is new in a run folder since the last call, at the cost of the new lines alone.
 
-It only reads files. So it works for a training in this process, in another, on another node of a cluster with a shared
-folder, or for one of last year.
+It only reads files. So it works for a training run in this process, in another, on another node of a cluster with a
+shared folder, or for one of last year.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Tail:
     _identity: tuple[int, int] | None = None
 
     def was_cut(self) -> bool:
-        """Whether the file was replaced or is shorter than before, as when a training is resumed."""
+        """Whether the file was replaced or is shorter than before, as when a training run is resumed."""
         stat = self._stat()
         if self._identity is None or stat is None:
             return False

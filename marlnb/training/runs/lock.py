@@ -47,7 +47,7 @@ class RunLock:
             holder = read_holder(path)
             raise RunError(
                 f"{path.parent} is being trained already, by process {holder.get('pid', '?')} on "
-                f"{holder.get('host', '?')}; stop that training first, for example by creating {path.parent / 'STOP'}"
+                f"{holder.get('host', '?')}; stop that run first, for example by creating {path.parent / 'STOP'}"
             ) from None
         try:
             with writing(path):

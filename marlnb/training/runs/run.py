@@ -1,4 +1,4 @@
-"""Run: a folder from which a training is watched, resumed, evaluated and explained. Nothing else is needed."""
+"""Run: a folder from which a training run is watched, resumed, evaluated and explained. Nothing else is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RunFolder: the files of one training, read and written without torch. `Run` adds what needs the networks."""
+"""RunFolder: the files of one training run, read and written without torch. `Run` adds what needs the networks."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class RunFolder:
     """One training's folder.
 
     Attributes:
-        path: the folder, absolute: a notebook may change its working folder while a training writes here.
+        path: the folder, absolute: a notebook may change its working folder while a training run writes here.
         experiment: what is trained.
     """
 
@@ -125,7 +125,8 @@ class RunFolder:
         """An existing run folder. Nothing that it names is imported; what needs its code asks for trust.
 
         Args:
-            trust: allow the code that the folder names, and remember it. Folders of the user's own trainings need none.
+            trust: allow the code that the folder names, and remember it. Folders of the user's own training runs need
+                none.
         Raises:
             RunError: it is not a run, or its experiment cannot be read.
         """
@@ -291,7 +292,7 @@ class RunFolder:
         self._append(EVALUATIONS, row)
 
     def begin(self, iteration: int) -> dict[str, Any]:
-        """Prepares the files for a training from this iteration on, and records the code that trains.
+        """Prepares the files for a training run from this iteration on, and records the code that trains.
 
         Returns:
             the iteration's row of metrics; empty if there is none.
@@ -312,7 +313,7 @@ class RunFolder:
     def status(self) -> dict[str, Any]:
         """state, frames, frames_per_second, eta_s, pid, host, updated (seconds since 1970); as far as known.
 
-        state is interrupted if a training ended without reporting it, for example after a kill.
+        state is interrupted if a training run ended without reporting it, for example after a kill.
         """
         return read_status(self.path)
 

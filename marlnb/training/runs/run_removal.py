@@ -1,4 +1,4 @@
-"""delete_run: deletes a run's folder, unless a training or a job uses it."""
+"""delete_run: deletes a run's folder, unless a training run or a job uses it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def delete_run(run: Path) -> None:
     """Deletes a run with its checkpoints and recordings. It is renamed first, so that no half of it stays a run.
 
     Raises:
-        RunError: it is no run, a training or a batch job uses it, or it cannot be deleted.
+        RunError: it is no run, a training run or a batch job uses it, or it cannot be deleted.
     """
     if not is_run(run) or run.is_symlink():
         raise RunError(f"{run} is not a run folder, and was not deleted")

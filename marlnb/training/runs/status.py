@@ -35,8 +35,8 @@ TYPES: dict[str, type | tuple[type, ...]] = {
 def read_status(run: Path) -> dict[str, Any]:
     """state, frames, frames_per_second, eta_s, pid, host, updated (seconds since 1970); as far as known.
 
-    state is interrupted if a training ended without reporting it, for example after a kill, or if the file is damaged:
-    a training resumes from its checkpoints, not from this file.
+    state is interrupted if a training run ended without reporting it, for example after a kill, or if the file is
+    damaged: a training run resumes from its checkpoints, not from this file.
 
     Raises:
         RunError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""Which trainings can advance together (`marlnb.training.together.joined`)."""
+"""Which training runs can advance together (`marlnb.training.together.joined`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from marlnb.training.learners import build_learners
 
 
 def check_joinable(experiments: Sequence[Experiment]) -> None:
-    """Checks whether these trainings can advance together, as far as that is possible without environments.
+    """Checks whether these training runs can advance together, as far as that is possible without environments.
 
     Raises:
         ConfigError: they cannot; the message says what can, and what to do instead.
@@ -28,7 +28,7 @@ def check_joinable(experiments: Sequence[Experiment]) -> None:
 
 @closing_pools()
 def check_builds_joinable(experiment: Experiment) -> None:
-    """Builds one environment and the learners, to check whether such trainings can advance together.
+    """Builds one environment and the learners, to check whether such training runs can advance together.
 
     Raises:
         ConfigError, EnvBuildError: they cannot; or the experiment cannot be trained at all.
@@ -60,6 +60,6 @@ def _check_single(experiment: Experiment) -> None:
     for is_problem, what in problems:
         if is_problem:
             raise ConfigError(
-                f"trainings in one batch do not support {what}; they support {STACKABLE}, and networks of kind mlp. "
+                f"runs in one batch do not support {what}; they support {STACKABLE}, and networks of kind mlp. "
                 f"{TRAIN_SEPARATELY_HINT}"
             )

@@ -1,8 +1,8 @@
-"""Several trainings advanced together: one batch of environments, one product for all their networks.
+"""Several training runs advanced together: one batch of environments, one product for all their networks.
 
-Each training keeps its own Loop with its learners, random numbers and episodes, and so its own checkpoints and metrics.
-Joined are the environments (`marlnb.envs.joined`, or `marlnb.envs.side_by_side` for those in processes), the networks
-and the optimizers (`marlnb.algorithms.stacked`).
+Each training run keeps its own Loop with its learners, random numbers and episodes, and so its own checkpoints and
+metrics. Joined are the environments (`marlnb.envs.joined`, or `marlnb.envs.side_by_side` for those in processes), the
+networks and the optimizers (`marlnb.algorithms.stacked`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Result = Advance | MarlnbError
 
 
 class JoinedLoop(Loop):
-    """The loop of one of several trainings that advance together; `JoinedTrainings` makes them."""
+    """The loop of one of several training runs that advance together; `JoinedTrainings` makes them."""
 
     def __init__(self, experiment: Experiment, env: VectorEnv, device: torch.device, joined: JoinedTrainings) -> None:
         super().__init__(experiment, env, device)
@@ -61,7 +61,7 @@ class JoinedLoop(Loop):
         super().begin(iteration)
 
     def advance(self) -> Advance:
-        """As `Loop.advance`; the first training that asks advances all."""
+        """As `Loop.advance`; the first training run that asks advances all."""
         return self._joined.advance(self)
 
     def advance_alone(self) -> Result:
@@ -118,7 +118,7 @@ class JoinedLoop(Loop):
 
 
 class JoinedTrainings:
-    """The loops of trainings that advance together: one batch of environments, and one of networks of equal shapes.
+    """The loops of training runs that advance together: one batch of environments, and one of networks of equal shapes.
 
     A call of `JoinedLoop.advance` advances all, and the others receive their results when they call it. Call it for
     each loop before the first one again. A loop that is closed leaves, and the others continue without it.
@@ -127,14 +127,14 @@ class JoinedTrainings:
     def __init__(self) -> None:
         self._loops: list[JoinedLoop] = []
         self._results: dict[JoinedLoop, Result] = {}
-        self._batches: list[_Batch] | None = None  # of at least two trainings; None: to be joined again
+        self._batches: list[_Batch] | None = None  # of at least two training runs; None: to be joined again
 
     def build_loop(self, experiment: Experiment, env: VectorEnv, device: torch.device, folder: Path) -> JoinedLoop:
         """`add`, as a `LoopBuilder`."""
         return self.add(experiment, env, device)
 
     def add(self, experiment: Experiment, env: VectorEnv, device: torch.device) -> JoinedLoop:
-        """Adds a training."""
+        """Adds a training run."""
         self._loops.append(JoinedLoop(experiment, env, device, self))
         return self._loops[-1]
 
@@ -142,7 +142,7 @@ class JoinedTrainings:
         """Raises as `Loop.advance`."""
         if loop not in self._results:
             if self._results:
-                raise RuntimeError("a training is ahead of the others: advance each once, and close those that ended")
+                raise RuntimeError("a run is ahead of the others: advance each once, and close those that ended")
             if self._batches is None:
                 groups = grouped(self._loops, _have_equal_envs)
                 self._batches = [_Batch(group) for group in groups if len(group) > 1]
@@ -156,7 +156,7 @@ class JoinedTrainings:
         return result
 
     def pending(self, loop: JoinedLoop) -> dict[str, Any] | None:
-        """What a training has done and not received yet, for its state; None: nothing."""
+        """What a training run has done and not received yet, for its state; None: nothing."""
         return result_state(self._results[loop]) if loop in self._results else None
 
     def restore_pending(self, loop: JoinedLoop, state: Mapping[str, Any] | None) -> None:
@@ -165,7 +165,7 @@ class JoinedTrainings:
             self._results[loop] = result_of(state)
 
     def episode_seeds(self, loop: JoinedLoop) -> Tensor:
-        """`[env]`, of the episodes of one training that are in progress."""
+        """`[env]`, of the episodes of one training run that are in progress."""
         batch = self._batch_of(loop)
         return loop.own_episode_seeds if batch is None else batch.episode_seeds(loop)
 
@@ -197,10 +197,10 @@ class JoinedTrainings:
 
 
 class _Stack:
-    """The networks and learners of trainings of equal shapes as one.
+    """The networks and learners of training runs of equal shapes as one.
 
     Attributes:
-        loops: of the trainings.
+        loops: of the training runs.
     """
 
     def __init__(self, loops: Sequence[JoinedLoop]) -> None:
@@ -212,22 +212,22 @@ class _Stack:
             learner.bind(self._learners)
 
     def policies(self, rows: slice = ALL) -> dict[str, Policy]:
-        """By group, what acts for these trainings."""
+        """By group, what acts for these training runs."""
         generators = [loop.generator for loop in self.loops]
         return {group: learner.policy(generators, rows) for group, learner in self._learners.items()}
 
     def update(self, rollouts: Mapping[JoinedLoop, Rollout]) -> dict[JoinedLoop, dict[str, dict[str, float]]]:
-        """As `Learner.update` of each training, by group."""
+        """As `Learner.update` of each training run, by group."""
         parts = [rollouts[loop] for loop in self.loops]
         by_group = {group: learner.update(parts) for group, learner in self._learners.items()}
         return {loop: {group: metrics[k] for group, metrics in by_group.items()} for k, loop in enumerate(self.loops)}
 
 
 class _Batch:
-    """The environments of some trainings as one, with their networks in as few stacks as possible.
+    """The environments of some training runs as one, with their networks in as few stacks as possible.
 
     Attributes:
-        loops: of the trainings, those of equal shapes next to each other.
+        loops: of the training runs, those of equal shapes next to each other.
     """
 
     def __init__(self, loops: Sequence[JoinedLoop]) -> None:
@@ -243,7 +243,7 @@ class _Batch:
         }
 
     def _parts(self) -> list[tuple[list[JoinedLoop], dict[str, Policy]]]:
-        """Which trainings act and step as one. With several parts, some act while the processes of others step."""
+        """Which training runs act and step as one. With several parts, some act while the processes of others step."""
         if not self.loops[0].env.steps_in_processes:
             sizes = [len(stack.loops) * self.loops[0].experiment.n_envs for stack in self._stacks]
             by_stack = [stack.policies() for stack in self._stacks]
@@ -260,7 +260,7 @@ class _Batch:
         return JoinedCollector(loops[0].experiment, envs, steps, first_steps, policies, loops[0].device)
 
     def advance(self) -> dict[JoinedLoop, Result]:
-        """One rollout and update of all; errors are those of single trainings."""
+        """One rollout and update of all; errors are those of single training runs."""
         try:
             return self._advance()
         except MarlnbError as error:  # of all: what they did since their last checkpoints is not whole
@@ -277,7 +277,7 @@ class _Batch:
         for stack in self._stacks:
             learned |= stack.update(dict(zip(self.loops, parts)))
         end = time.perf_counter()
-        times = timing.stepping_s, timing.acting_s, end - learning_start, end - start  # of all trainings
+        times = timing.stepping_s, timing.acting_s, end - learning_start, end - start  # of all training runs
         results: dict[JoinedLoop, Result] = {}
         for loop, part, episodes in zip(self.loops, parts, counted):
             if isinstance(episodes, MarlnbError):
@@ -294,7 +294,7 @@ class _Batch:
         return results
 
     def episode_seeds(self, loop: JoinedLoop) -> Tensor:
-        """`[env]`, of one training."""
+        """`[env]`, of one training run."""
         collector, k = self._places[loop]
         return collector.episode_seeds(k)
 

@@ -1,7 +1,7 @@
 """Poller: repeats a query in a thread and shows what it returns, for as long as its object exists.
 
-Python runs one thread at a time, so polling slows down a training in the same process. The longer a query takes, the
-longer the poller therefore waits until the next one.
+Python runs one thread at a time, so polling slows down a training run in the same process. The longer a query takes,
+the longer the poller therefore waits until the next one.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from marlnb.widgets.forms.tuned_settings import TunedSettings, changed_parts
 LENGTH = ("frames", "target_return", "target_group", "evaluate_every", "evaluation_episodes", "rollout_steps", "seed")
 SAVING = ("checkpoint_every", "keep_checkpoints", "loggers")
 LEAGUE_HELP = "a league: players learn against each other and against snapshots of themselves"
-EVOLUTION_HELP = "a population of trainings, which are selected and mutated"
+EVOLUTION_HELP = "a population of training runs, which are selected and mutated"
 
 
 class TrainingForm:

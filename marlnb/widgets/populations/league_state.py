@@ -28,7 +28,7 @@ class LeagueNow:
         summary: players, matches by kind, win rates and ratings.
         events: what happened to players.
         ratings: new points of the ratings over time.
-        requests: that no training has handled yet.
+        requests: that no training run has handled yet.
         restarted: whether the files were cut, as by a resume: earlier points are not valid.
     """
 

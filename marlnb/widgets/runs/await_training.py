@@ -1,4 +1,4 @@
-"""Await a training in a cell: progress as text while no page shows it; an interrupt saves and stops it."""
+"""Await a training run in a cell: progress as text while no page shows it; an interrupt saves and stops it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXT_AFTER_S = 5.0  # a panel that no page has drawn by then gets a text line
 
 
 async def await_training(training: Training, *, is_seen: Callable[[], bool]) -> Run:
-    """Waits until a training has ended, and returns its run.
+    """Waits until a training run has ended, and returns its run.
 
     Args:
         is_seen: whether a page shows the progress.

@@ -21,7 +21,7 @@ class CheckpointRows:
         self._times_and_sizes: dict[str, tuple[float, int]] = {}
 
     def measured(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
-        """The checkpoints whose size and time can be read: a training may have just removed one."""
+        """The checkpoints whose size and time can be read: a training run may have just removed one."""
         measured = []
         for checkpoint in checkpoints:
             try:

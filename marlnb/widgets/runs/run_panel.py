@@ -174,7 +174,7 @@ class RunPanel:
         return None if self.checkpoints is None else self.checkpoints.policies
 
     def close(self) -> None:
-        """Stops reading the files; a training continues."""
+        """Stops reading the files; a training run continues."""
         self._poller.end()
         for tab in self.opened.values():
             tab.close()

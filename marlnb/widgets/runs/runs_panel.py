@@ -59,7 +59,7 @@ class RunsPanel:
         self._poller: Poller[ChartLines] = Poller(self._read, self._show, self._fail)
 
     def close(self) -> None:
-        """Stops reading the files; trainings continue."""
+        """Stops reading the files; training runs continue."""
         self._poller.end()
 
     def catch_up(self) -> None:

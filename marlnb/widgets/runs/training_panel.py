@@ -39,7 +39,7 @@ DEFAULT_OVERRIDES = ("env=mpe/simple_spread", "algorithm=mappo")
 
 
 class TrainingPanel:
-    """Everything that a training needs, in one cell.
+    """Everything that a training run needs, in one cell.
 
     Attributes:
         widget: what a notebook displays.
@@ -128,7 +128,7 @@ class TrainingPanel:
 
     @property
     def stop_after_s(self) -> float | None:
-        """Seconds after which a training that this panel starts saves and stops; None: never.
+        """Seconds after which a training run that this panel starts saves and stops; None: never.
 
         Raises:
             ConfigError: the time limit is not a number of minutes.

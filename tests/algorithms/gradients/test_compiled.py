@@ -202,7 +202,7 @@ def test_compiled_updates_learn_the_same_and_resume_bit_for_bit(
         assert ours == pytest.approx(wanted, rel=1e-2, abs=1e-4)
     first = train(tmp_path / "halves", 2, "compile=first")
     assert [*first, *train(tmp_path / "halves", 2, resume=True)] == reports
-    # as long as this training is "long", it uses the same code from its third update on, without being asked
+    # as long as this training run is "long", it uses the same code from its third update on, without being asked
     monkeypatch.setattr(compilation, "COMPILING_FLOP", 2 * UPDATE_FLOP)
     run = Run.create(tmp_path / "auto", Experiment.compose(*TRAINING))
     with Trainer.resume(run) as trainer:

@@ -1,4 +1,4 @@
-"""Best responses: a game with a known answer, both kinds of games, continued trainings, and errors."""
+"""Best responses: a game with a known answer, both kinds of games, continued training runs, and errors."""
 
 from __future__ import annotations
 

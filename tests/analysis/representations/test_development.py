@@ -102,7 +102,7 @@ def test_invalid_requests_are_rejected(trained: list[Recording]) -> None:
 def test_recorded_checkpoints_that_the_run_no_longer_has(
     trained: list[Recording], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """As for a training that recorded while it ran: decoding is kept, and analyses that need the policies say so."""
+    """As for a run that recorded while it ran: decoding is kept, and analyses that need the policies say so."""
     path = tmp_path_factory.mktemp("thin") / "run"
     shutil.copytree(trained[0].path.parents[1], path)
     for folder in (path / "checkpoints").iterdir():

@@ -1,6 +1,7 @@
 """Killed and signalled at random moments, a job ends with the weights, curve and notebook of an uninterrupted one.
 
-Eight kernels, six of which train: about 35 s alone on an idle core. Fifty kills of one training: `make cluster-test`.
+Eight kernels, six of which train: about 35 s alone on an idle core. Fifty kills of one training run: `make
+    cluster-test`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A batch compared: over trainings whose returns are written by hand, so that every number is known."""
+"""A batch compared: over runs whose returns are written by hand, so that every number is known."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_settings_are_compared_over_what_repeats(batch: Batch) -> None:
         "mappo": [1, 2, 6], "ippo": [10, 20],
     }  # fmt: skip
     assert groups == comparison.settings("mpe/simple_spread")
-    assert comparison.excluded == {"algorithm=ippo,seed=2": "failed, and it has no training: cell 1: ValueError: no"}
+    assert comparison.excluded == {"algorithm=ippo,seed=2": "failed, and it has no run: cell 1: ValueError: no"}
     assert repr(comparison) == (
         "<BatchComparison of algorithm over seed on mpe/simple_spread, by training returns: 5 results compared; 1 "
         "excluded, wholly or in part>"
@@ -122,7 +122,7 @@ def test_a_single_run_has_no_interval_and_a_sweep_need_not_repeat(tmp_path: Path
     assert list(groups) == ["0.0001"] and math.isnan(estimates(groups, lambda r: r.score)["0.0001"].low)
     assert np.isnan(bands(groups)["0.0001"][1].low).all()
     assert ">0.0001</td>" in linked(job_table(batch, comparison), batch, tmp_path)  # not rounded
-    assert comparison.excluded == {"lr=0.2": "waiting, and it has no training"}
+    assert comparison.excluded == {"lr=0.2": "waiting, and it has no run"}
 
 
 def test_one_job_without_anything_swept(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_batch_that_trained_nothing_compares_states_and_durations(tmp_path: Pa
     for job in batch.jobs():
         end(job)
     comparison = compare_batch(batch)
-    assert comparison.tasks == [] and comparison.excluded["size=1"] == "complete, and it has no training"
+    assert comparison.tasks == [] and comparison.excluded["size=1"] == "complete, and it has no run"
     assert list(job_table(batch, comparison)["frames"]) == [0, 0]
 
 

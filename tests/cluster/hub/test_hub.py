@@ -1,4 +1,4 @@
-"""JupyterHub for real: login in Chromium, a server that SLURM runs, a training stopped, resumed, and saved in time.
+"""JupyterHub for real: login in Chromium, a server that SLURM runs, a training run stopped, resumed, and saved in time.
 
 The tests of this file are one story, in this order; about five minutes, three of them the life of a short allocation.
 """

@@ -43,7 +43,7 @@ def test_networks_of_other_kinds_or_shapes_are_errors() -> None:
     with pytest.raises(ConfigError, match=r"the actor is a network of kind 'gru'; .* need kind 'mlp'"):
         check_stackable([GRUConfig().build(3, INPUTS, 2)], "the actor")
     for other in (MLPConfig(hidden=(6,)), MLPConfig(hidden=(5,), activation="relu")):
-        with pytest.raises(ConfigError, match="the actor has different layers in the trainings"):
+        with pytest.raises(ConfigError, match="the actor has different layers in the training runs"):
             check_stackable([mlp, other.build(3, INPUTS, 2)], "the actor")
     mlp.head.requires_grad_(False)
     with pytest.raises(ConfigError, match=r"the actor has frozen parameters, such as head.weight; .* train all"):

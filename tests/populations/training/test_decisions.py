@@ -1,4 +1,4 @@
-"""A builder's decisions during a training: players join up to `max_players`, freeze and retire, also after a kill."""
+"""A builder's decisions during a run: players join up to `max_players`, freeze and retire, also after a kill."""
 
 from __future__ import annotations
 

@@ -98,5 +98,5 @@ def test_the_newest_snapshots_are_kept_whatever_the_clock_says(tmp_path: Path) -
         os.utime(store.path(sha256), (1e9 - k, 1e9 - k))
     store.keep_newest(2, last=hashes[3])
     assert {path.name for path in store.folder.iterdir()} == set(hashes[2:])
-    store.keep_newest(1, last=hashes[2])  # of a training that resumed earlier
+    store.keep_newest(1, last=hashes[2])  # of a training run that resumed earlier
     assert {path.name for path in store.folder.iterdir()} == {hashes[2]}

@@ -1,4 +1,4 @@
-"""Recording during a training: one file of many iterations, the same training with and without, kills."""
+"""Recording during a training run: one file of many iterations, the same training with and without, kills."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_the_name_of_another_recording_is_an_error(trained: tuple[Run, Run], seg
     with mnb.record(run, name=name, progress=False, **options) as recording:
         files = sorted(recording.path.parent.rglob("*.h5"))
         assert segment_bytes is None or (recording.path.with_suffix(".segments") / "0001.h5") in files
-    with pytest.raises(RecordingError, match="is not of a training; give another name"):
+    with pytest.raises(RecordingError, match="is not of a training run; give another name"):
         mnb.resume(run, frames=N_ITERATIONS * 20 + 20, progress=False, callbacks=[callback(name=name)])
     assert sorted(recording.path.parent.rglob("*.h5")) == files
 

@@ -1,4 +1,4 @@
-"""Recording the envs of a training while it learns, and any other env afterwards, proved by its hash."""
+"""Recording the envs of a training run while it learns, and any other env afterwards, proved by its hash."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_a_replay_over_a_stop_names_the_environment_that_was_reset(tmp_path: Pat
     planned = replace(experiment("algorithm=ippo", "checkpoint_every=4"), env=LivesConfig())
     run = train(tmp_path / "run", planned, mnb.FlightRecorder(every_envs=4), Stop())
     mnb.resume(run, progress=False, callbacks=[mnb.FlightRecorder(every_envs=4)])
-    shutil.rmtree(run.path / "checkpoints" / "3")  # as later checkpoints of a long training remove it
+    shutil.rmtree(run.path / "checkpoints" / "3")  # as later checkpoints of a long training run remove it
     with pytest.raises(RecordingError, match=r"4 differs .* training was resumed, which reset this environment"):
         mnb.replay_training(run, 4, [0])
 

@@ -1,4 +1,4 @@
-"""Evaluations during a training: the same episodes, however many environments step at once."""
+"""Evaluations during a training run: the same episodes, however many environments step at once."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.training.toys import count_experiment
 
 
 class FailsAfter:
-    """Ends a training as failed, so that its last iterations are trained again."""
+    """Ends a training run as failed, so that its last iterations are trained again."""
 
     def __init__(self, frames: int) -> None:
         self.frames = frames

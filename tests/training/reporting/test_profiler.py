@@ -1,4 +1,4 @@
-"""The profile of a training: a trace that viewers open, tables of phases and operators, and no effect on learning."""
+"""The profile of a run: a trace that viewers open, tables of phases and operators, and no effect on learning."""
 
 from __future__ import annotations
 

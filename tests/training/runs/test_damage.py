@@ -1,4 +1,4 @@
-"""Damaged files of a run folder: each raises an error that names it, unless a training resumes without it."""
+"""Damaged files of a run folder: each raises an error that names it, unless a training run resumes without it."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_links_in_a_folder_show_and_change_no_other_file(run: Run, tmp_path: Pat
         lambda: resume(run.path, frames=2 * run.experiment.frames, progress=False),  # its lock
         lambda: opened.log_event("x"),
         lambda: opened.append_metrics({"iteration": 1}),
-        lambda: open_log(run.path / "events.log"),  # as the output of a training that a page resumes
+        lambda: open_log(run.path / "events.log"),  # as the output of a training run that a page resumes
     ):
         with pytest.raises(DiskError, match="cannot be written: it is a symbolic link"):
             write()

@@ -152,7 +152,7 @@ def test_each_group_has_a_return_where_groups_are_rewarded_differently(
 def test_agents_that_play_against_each_other_have_a_return_each(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The mean of their group is 0, whatever they learn; also in the table of several trainings."""
+    """The mean of their group is 0, whatever they learn; also in the table of several training runs."""
     row = '{"iteration": 1, "frames": 9, "returns": {"player": 0}, "agent_returns": {"one": 0.5, "two": -0.5}}\n'
     (write_run(tmp_path / "game") / METRICS).write_text(row)
     (run,) = list_runs(tmp_path)

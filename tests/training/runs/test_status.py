@@ -1,4 +1,4 @@
-"""What a status says about a failed training, for a line and for a panel."""
+"""What a status says about a failed training run, for a line and for a panel."""
 
 from __future__ import annotations
 

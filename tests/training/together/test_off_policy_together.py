@@ -1,4 +1,4 @@
-"""MADDPG and its family learn together what each training would by itself."""
+"""MADDPG and its family learn together what each training run would by itself."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_resume_gives_the_same_bits(tmp_path: Path, words: tuple[str, ...], en
 
 
 def test_noise_that_changes_or_is_loaded_is_that_of_the_next_step() -> None:
-    """The stacked policy reads the noise of all trainings from one tensor, of which each one's own is a view."""
+    """The stacked policy reads the noise of all training runs from one tensor, of which each one's own is a view."""
     config = IDDPGConfig(noise=0.4, noise_final=0.1, noise_frames=200, learning_starts=0)
     learners = [solo_learner(config, CONTINUOUS) for _ in range(2)]
     saved = copy.deepcopy(learners[1].state_dict())  # with the noise of the beginning

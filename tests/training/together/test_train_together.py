@@ -1,4 +1,4 @@
-"""Trainings that advance together learn what each would by itself, and stay ordinary runs."""
+"""Training runs that advance together learn what each would by itself, and stay ordinary runs."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_what_cannot_advance_together_says_what_can() -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             check_joinable(compose(*words, seeds=2))
-    with pytest.raises(ConfigError, match=r"take turns; trainings in one batch .* in processes"):
+    with pytest.raises(ConfigError, match=r"take turns; training runs in one batch .* in processes"):
         check_builds_joinable(compose("env=pettingzoo/tictactoe", seeds=1)[0])
     with pytest.raises(ConfigError, match=r"algorithm.target_kl=0.1 ends each update at another time"):
         check_builds_joinable(compose("algorithm.target_kl=0.1", seeds=1)[0])

@@ -25,7 +25,7 @@ from tests.widgets.trained import SMALL, original, run, text_of, until  # noqa: 
 
 @dataclass
 class Elsewhere:
-    """A training in another process."""
+    """A training run in another process."""
 
     process: subprocess.Popen[bytes]
     folder: Path
@@ -90,7 +90,7 @@ def test_a_panel_begins_nothing_while_another_process_trains(elsewhere: Elsewher
         panel.catch_up()
         assert "is being trained already" in text_of(panel._error)
         assert not (elsewhere.folder / STOP).exists() and not elsewhere.process.poll()
-        assert "time limit" not in "".join(panel.run.events())  # that of a training that did not start
+        assert "time limit" not in "".join(panel.run.events())  # that of a training run that did not start
     finally:
         panel.close()
 

@@ -75,7 +75,7 @@ def test_a_league_or_a_population_is_chosen_in_the_form() -> None:
     expected = Experiment.compose(*game, "league=alphastar", "league.main.self_play=0.5")
     assert panel.experiment == expected and "league.main.self_play=0.5" in _text(panel._as_command)
     panel.form.evolution.is_on.value = True
-    assert "a training has a league= or an evolution=, not both" in _text(panel._problem)
+    assert "a training run has a league= or an evolution=, not both" in _text(panel._problem)
     league.is_on.value = False
     assert panel.experiment == Experiment.compose(*game, "evolution=tournament")
     panel.form.set(expected)

@@ -143,7 +143,7 @@ def winner_experiment(experiment: Experiment, spec: EnvSpec, state: Mapping[str,
     """The experiment of the fittest member in the state of a population's checkpoint.
 
     Raises:
-        CheckpointError: the state is of a training without evolution, or it is damaged.
+        CheckpointError: the state is of a training run without evolution, or it is damaged.
     """
     try:
         population = state["population"]

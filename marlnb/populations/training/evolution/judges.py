@@ -66,7 +66,7 @@ class Judgement:
 class Judge(Protocol):
     """Evaluates the members of a generation, by their places in the population.
 
-    `check` raises ConfigError before a training that would have no fitness, as far as random actions show it.
+    `check` raises ConfigError before a training run that would have no fitness, as far as random actions show it.
     """
 
     def check(self) -> None: ...

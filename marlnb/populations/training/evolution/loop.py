@@ -2,10 +2,11 @@
 
 An iteration is the turn of one member: a rollout of its own environments, and an update. After `generation_frames` of
 each member, a generation ends: all are evaluated on the same episodes, and written to `lineage.jsonl`. The next one
-begins with selection and mutation, so a training that ends leaves the members as they were evaluated. All draws are
-functions of (seed, generation, member), so a resumed training makes the same ones.
+begins with selection and mutation, so a training run that ends leaves the members as they were evaluated. All draws are
+functions of (seed, generation, member), so a resumed training run makes the same ones.
 
-With `evolution.member` there is one member only, which meets those of other trainings through files (`OtherMembers`).
+With `evolution.member` there is one member only, which meets those of other training runs through files
+(`OtherMembers`).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from marlnb.training.runs.files import EVALUATION
 from marlnb.training.together.joinable import check_builds_joinable, check_joinable
 from marlnb.training.together.joined import JoinedTrainings
 
-GENERATIONS = 20  # of a training whose evolution does not say how long a generation is
+GENERATIONS = 20  # of a training run whose evolution does not say how long a generation is
 
 
 class EvolutionLoop:
@@ -120,7 +121,7 @@ class EvolutionLoop:
         return self._turn == self._turns
 
     def begin(self, iteration: int) -> None:
-        """Resets every member's environments. Raises ConfigError: a new training would have no fitness."""
+        """Resets every member's environments. Raises ConfigError: a new training run would have no fitness."""
         if iteration == 0:
             self._judge.check()
             self._files.cut(0)
@@ -132,7 +133,7 @@ class EvolutionLoop:
 
         Raises:
             DivergedError: the training of every member diverged. One that does is as unfit as can be, and not trained.
-            EnvError: as of any training.
+            EnvError: as of any training run.
             ConfigError: there is no fitness, or the config made an invalid selection.
             CheckpointError: a snapshot cannot be written.
         """
@@ -234,7 +235,7 @@ class EvolutionLoop:
         """The indices of members whose training has not diverged.
 
         Raises:
-            DivergedError: there is none, and no other training has any.
+            DivergedError: there is none, and no other training run has any.
         """
         alive = [index for index, member in enumerate(self.members) if not member.diverged]
         if not alive and self._others is None:

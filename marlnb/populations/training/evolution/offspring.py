@@ -92,7 +92,7 @@ class Offspring:
         return members, successors
 
     def next_member(self, member: Member, others: OtherMembers, generation: int) -> Member:
-        """The next generation of the only member of a training: it continues itself, or a member of another training.
+        """The next generation of a run's only member: it continues itself, or a member of another run.
 
         Members that have not been evaluated yet, or that diverged, are as unfit as can be, and no other continues them.
 
@@ -122,7 +122,7 @@ class Offspring:
         return _check_successors(self.config.select(rng, scored), len(scored), self.config.name)
 
     def _member_of(self, offer: Offer, place: int, learners: Mapping[str, Any]) -> Member:
-        """A member of another training, in the environments of a place."""
+        """A member of another training run, in the environments of a place."""
         row = offer.row
         experiment = member_experiment(self.experiment, row.member, row.generation)
         experiment = with_options(experiment, self._targets, row.options)
@@ -213,7 +213,7 @@ class Offspring:
 
 
 def _scored(place: int, generation: int, row: Lineage | None) -> Scored:
-    """A member of another training; None: it diverged, or was not evaluated yet, and is as unfit as can be."""
+    """A member of another training run; None: it diverged, or was not evaluated yet, and is as unfit as can be."""
     if row is None or row.fitness is None:
         return Scored(place, -math.inf, generation)
     return Scored(place, row.fitness, generation, row.options)

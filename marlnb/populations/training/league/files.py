@@ -1,6 +1,6 @@
 """The files of a league in its run's folder: `league/matches.jsonl`, `league/players.jsonl` and `league/snapshots`.
 
-Both lists only grow. A checkpoint holds their numbers of lines, to which a resumed training cuts them back.
+Both lists only grow. A checkpoint holds their numbers of lines, to which a resumed training run cuts them back.
 """
 
 from __future__ import annotations

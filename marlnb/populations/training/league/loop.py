@@ -116,7 +116,7 @@ class LeagueLoop:
         return True
 
     def begin(self, iteration: int) -> None:
-        """Begins new matches everywhere; at the beginning of a training also the league."""
+        """Begins new matches everywhere; at the beginning of a training run also the league."""
         if not self._changes.is_started:
             self._changes.begin()
         for player in self._trained:
@@ -126,7 +126,7 @@ class LeagueLoop:
         """The turn of one player; at the end of a round also the review of all.
 
         Raises:
-            DivergedError, EnvError: as of any training.
+            DivergedError, EnvError: as of any training run.
             ConfigError: all sides always have equal returns, or the league's config made an invalid draw or decision.
             CheckpointError: a snapshot cannot be read or written.
         """

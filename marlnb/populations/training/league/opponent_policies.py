@@ -68,7 +68,7 @@ class OpponentPolicies:
         return Opponent(policy, architecture, weights, is_final=not player.learning)
 
     def _is_here(self, player: Player) -> bool:
-        """Whether its newest weights are in this process: it learns here, or another training has not begun yet."""
+        """Whether its newest weights are in this process: it learns here, or another training run has not begun yet."""
         assert self._experiment.league is not None
         return self._experiment.league.learner in ("", player.id) or player.checkpoint is None
 

@@ -1,4 +1,4 @@
-"""LeaguePlayers: the players that one training of a league trains, with their environments, learners and frames."""
+"""LeaguePlayers: the players that one training run of a league trains, with their environments, learners and frames."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LeaguePlayers:
 
     Attributes:
         by_id: the players.
-        frames: by id, from which they have learned; also of players that learn in other trainings.
+        frames: by id, from which they have learned; also of players that learn in other training runs.
     """
 
     def __init__(

@@ -106,7 +106,8 @@ class StackedOpponents:
     def refresh(self) -> None:
         """Loads the weights of players that have learned since, and forgets opponents that are not in play.
 
-        Slots are in the order of names afterwards, so that a resumed training has the same as one that was not stopped.
+        Slots are in the order of names afterwards, so that a resumed training run has the same as one that was not
+        stopped.
         """
         kept = {
             name: Opponent(stack.policy, architecture, stack.weights_of(slot), True)

@@ -1,1 +1,1 @@
-"""What trainings learn of other processes through files: requests of users, other players, other members."""
+"""What training runs learn of other processes through files: requests of users, other players, other members."""

@@ -1,11 +1,12 @@
-"""OtherMembers: what other trainings say about their members, where each member has a training (`evolution.member`).
+"""OtherMembers: what other runs say about their members, where each member has its own run (`evolution.member`).
 
-The trainings of a population have neighbouring run folders, and meet through files alone, at their own pace. At the end
-of a generation each offers its member: `population/offer.json`, and the state of its learners. At the beginning of the
-next one it reads what the others offer now. None waits for another one, so a training that is lost delays no other.
+The training runs of a population have neighbouring run folders, and meet through files alone, at their own pace. At the
+end of a generation each offers its member: `population/offer.json`, and the state of its learners. At the beginning of
+the next one it reads what the others offer now. None waits for another one, so a training run that is lost delays no
+other.
 
-What a training read is logged in `population/received.jsonl` before anything depends on it, and the learners that it
-read stay in its own folder if its member continues with them. So a training that resumes selects the same.
+What a training run read is logged in `population/received.jsonl` before anything depends on it, and the learners that
+it read stay in its own folder if its member continues with them. So a training run that resumes selects the same.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from marlnb.training.runs.records import checked_record, read_record
 
 OFFER, RECEIVED = "offer.json", "received.jsonl"
 OFFERED, PARENTS = "offered", "parents"  # folders of learners
-N_OFFERED = 2  # the last one, and the one before for trainings that have just read of it
+N_OFFERED = 2  # the last one, and the one before for training runs that have just read of it
 MEMBER = "evolution.member"
 
 
@@ -48,13 +49,13 @@ class Offer:
 
 
 class OtherMembers:
-    """The members of the other trainings, as far as their files say.
+    """The members of the other training runs, as far as their files say.
 
     Args:
-        run: folder of this training; the others' are next to it.
+        run: folder of this training run; the others' are next to it.
         spec: of the environment.
     Raises:
-        ConfigError: a neighbouring training has the same member, or belongs to another population.
+        ConfigError: a neighbouring training run has the same member, or belongs to another population.
     """
 
     def __init__(self, run: Path, spec: EnvSpec) -> None:
@@ -85,7 +86,7 @@ class OtherMembers:
         """By place, what the others offer at the beginning of a generation: as it is logged, or else now.
 
         Raises:
-            ConfigError: a neighbouring training has the same member, or belongs to another population.
+            ConfigError: a neighbouring training run has the same member, or belongs to another population.
             CheckpointError: the learners of a member cannot be copied.
             RunError, DiskError: a file is damaged, or cannot be written.
         """
@@ -107,7 +108,7 @@ class OtherMembers:
         self._new = set()
 
     def _take(self, folder: Path) -> Offer | None:
-        """What a training offers, with its learners in this folder; None before the end of its first generation."""
+        """What a training run offers, with its learners in this folder; None before the end of its first generation."""
         path = folder / POPULATION / OFFER
         while path.exists():
             offer = read_record(path, Offer)
@@ -123,10 +124,10 @@ class OtherMembers:
 
 
 def member_folders(run: Path) -> dict[Path, int]:
-    """The run folders of a population whose members have trainings of their own, with their members: this one too.
+    """The run folders of a population whose members have training runs of their own, with their members: this one too.
 
     Raises:
-        ConfigError: a neighbouring training has the same member, or belongs to another population.
+        ConfigError: a neighbouring training run has the same member, or belongs to another population.
     """
     run = run.absolute()
     own = read_settings(run)
@@ -141,11 +142,11 @@ def member_folders(run: Path) -> dict[Path, int]:
         if others:
             texts = [f"{key}: {changed[key][1]} there, {changed[key][0]} here" for key in others]
             raise ConfigError(
-                f"{folder} trains a member of another population: {'; '.join(texts)}. Trainings in neighbouring "
+                f"{folder} trains a member of another population: {'; '.join(texts)}. Training runs in neighbouring "
                 "folders with evolution.member belong to one population; give each population a folder of its own"
             )
         if member in folders.values():
-            raise ConfigError(f"{folder} and another training next to it both train member {member} of one population")
+            raise ConfigError(f"{folder} and another run next to it both train member {member} of one population")
         folders[folder] = int(member)
     return folders
 

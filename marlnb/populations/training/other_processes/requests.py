@@ -1,8 +1,8 @@
 """Requests to a league, as files that any process can write: freeze or retire a player at the end of the round.
 
 A file in `league/requests/` is one request. When a round ends, the training adds the request to `requests.jsonl`, with
-the number of the round, and carries it out. A training that resumes from before that round finds it there, and does the
-same at the end of the same round: so a request changes nothing about exact resuming.
+the number of the round, and carries it out. A training run that resumes from before that round finds it there, and does
+the same at the end of the same round: so a request changes nothing about exact resuming.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def request_of_player(folder: Path, action: RequestAction, player: str, reason: 
 
 
 def pending_requests(folder: Path) -> dict[Path, PlayerRequest]:
-    """By file, the requests that no training has carried out yet, oldest first.
+    """By file, the requests that no training run has carried out yet, oldest first.
 
     Raises:
         RunError: a request is damaged.
@@ -63,13 +63,13 @@ def pending_requests(folder: Path) -> dict[Path, PlayerRequest]:
         try:
             requests[path] = read_record(path, PlayerRequest)
         except RunError:
-            if path.exists():  # else a training has just carried it out
+            if path.exists():  # else a training run has just carried it out
                 raise
     return requests
 
 
 def requests_due(folder: Path, round_number: int) -> list[PlayerRequest]:
-    """What is to be carried out at the end of this round: new requests, and those of a training that it resumes.
+    """What is to be carried out at the end of this round: new requests, and those of a training run that it resumes.
 
     Raises:
         RunError: a request is damaged.
@@ -93,7 +93,7 @@ def refused(request: PlayerRequest, config: LeagueConfig, league: LeagueState) -
     if request.action == "retire":
         del changed[player.id]
     if config.learner:
-        return "its players are trained by several trainings; stop that of the player, as with the file STOP"
+        return "its players are trained by several training runs; stop that of the player, as with the file STOP"
     try:
         check_draws(config, replace(league, players=changed))
     except ConfigError as error:

@@ -1,11 +1,12 @@
 """Leagues whose players are trained by several processes, which meet only through files.
 
-Every training has a run folder of its own, next to those of the others, and trains one player (`league.learner`). At
-the end of a round it reads what the others have written since: results of their matches, snapshots, and the weights
-that their players have now. None waits for another one, so a training that is lost delays no other.
+Every training run has a run folder of its own, next to those of the others, and trains one player (`league.learner`).
+At the end of a round it reads what the others have written since: results of their matches, snapshots, and the weights
+that their players have now. None waits for another one, so a training run that is lost delays no other.
 
-What a training read is logged in `league/received.jsonl`, with the number of the round, before anything depends on it.
-A training that resumes, or is replayed, reads its log as far as it goes, and so draws and plays the same matches.
+What a training run read is logged in `league/received.jsonl`, with the number of the round, before anything depends on
+it. A training run that resumes, or is replayed, reads its log as far as it goes, and so draws and plays the same
+matches.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ RECEIVED = "received.jsonl"
 
 @dataclass(frozen=True)
 class Received:
-    """What a training read about the players of others at the end of a round.
+    """What a training run read about the players of others at the end of a round.
 
     Attributes:
         matches: among the episodes of the others.
@@ -40,12 +41,12 @@ class Received:
 
 
 class OtherTrainings:
-    """The trainings of the other players, as far as their files say.
+    """The training runs of the other players, as far as their files say.
 
     Args:
-        run: folder of this training; the others' are next to it.
-        learner: whom this training trains.
-        snapshots: of this training, to which those of the others are copied.
+        run: folder of this training run; the others' are next to it.
+        learner: whom this training run trains.
+        snapshots: of this training run, to which those of the others are copied.
     """
 
     def __init__(self, run: Path, learner: str, snapshots: SnapshotStore) -> None:
@@ -58,7 +59,7 @@ class OtherTrainings:
         """What others wrote until the end of a round: as it is logged, or else all that is new now.
 
         Raises:
-            ConfigError: another training in this folder has the same player.
+            ConfigError: another training run in this folder has the same player.
             CheckpointError: a snapshot cannot be copied.
             DiskError: the log cannot be written.
         """

@@ -75,7 +75,7 @@ class Checkpoint:
                 at_stop=bool(manifest.get("at_stop", False)),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise CheckpointError(f"{folder} is not a training checkpoint: {error}") from error
+            raise CheckpointError(f"{folder} is not a training run checkpoint: {error}") from error
 
     def load(self) -> dict[str, Any]:
         """The whole state, tensors on the CPU, every hash verified.
@@ -137,7 +137,7 @@ def save_checkpoint(
             f"checkpoint {iteration} cannot be written to {folder}: {problem}; complete checkpoints there: {remaining}"
         ) from error
     finally:
-        with suppress(OSError):  # the next checkpoint, or the next training, tries again
+        with suppress(OSError):  # the next checkpoint, or the next training run, tries again
             remove_leftovers(folder)
     return Checkpoint(target, iteration, frames, dict(returns), sha256, at_stop)
 
@@ -165,7 +165,7 @@ def damaged_checkpoints(folder: Path, after: int = -1) -> dict[int, str]:
         try:
             Checkpoint.open(path)
         except CheckpointError as error:
-            if path.is_dir():  # it has not just been deleted by a training
+            if path.is_dir():  # it has not just been deleted by a training run
                 reasons[int(path.name)] = str(error)
     return reasons
 
@@ -178,7 +178,7 @@ def set_aside(path: Path) -> Path:
 
 
 def drop_stop_checkpoints(folder: Path, before: int) -> None:
-    """Deletes checkpoints before this iteration that exist only because a training was stopped."""
+    """Deletes checkpoints before this iteration that exist only because a training run was stopped."""
     for checkpoint in list_checkpoints(folder):
         if checkpoint.iteration < before and checkpoint.at_stop:
             _delete(checkpoint)

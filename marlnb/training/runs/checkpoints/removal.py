@@ -1,4 +1,4 @@
-"""remove_checkpoint: deletes one checkpoint of a run, unless a running training needs it."""
+"""remove_checkpoint: deletes one checkpoint of a run, unless a run in progress needs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def remove_checkpoint(run: str | os.PathLike[str] | Run, which: Which) -> Checkp
     """Deletes a checkpoint atomically, also if this process is killed.
 
     Raises:
-        CheckpointError: there is no such checkpoint, it cannot be deleted, or it is the only one of a running training.
+        CheckpointError: there is no such checkpoint, it cannot be deleted, or it is the only one of a running training
+            run.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     checkpoint = opened.checkpoint(which)

@@ -52,7 +52,7 @@ def error_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ),
         ((*RPS, "league.main_exploiter.gate=1"), r"league\.main_exploiter: gate=1 can never be reached"),
         ((*RPS, "league.players.main_0.gate=2"), r"league\.players\.main_0: gate=2 can never be reached"),
-        ((*RPS, "league.min_games=129"), r"'main_exploiter_0' can never.*min_games=129.*at most 128 in this training"),
+        ((*RPS, "league.min_games=129"), r"'main_exploiter_0' can never.*min_games=129.*at most 128 in this run"),
         ((*RPS, "league.main_exploiter.curriculum=1"), "'main_exploiter_0' can never.*never the current mains"),
         (("env=matrix/climbing", "league=alphastar", "league.sides=groups"), "needs two sides"),
         (

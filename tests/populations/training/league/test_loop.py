@@ -77,7 +77,7 @@ def test_a_league_says_once_that_it_is_not_captured(tmp_path: Path, capfd: pytes
 
 
 def test_what_opponents_see_and_do_does_not_enter_the_update(tmp_path: Path) -> None:
-    """Two equal trainings; in one the opponents' cells are overwritten before the update."""
+    """Two equal training runs; in one the opponents' cells are overwritten before the update."""
     experiment = Experiment.compose(*RPS, "frames=64")
     weights = []
     for name in ("as it is", "overwritten"):

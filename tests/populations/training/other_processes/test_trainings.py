@@ -1,4 +1,4 @@
-"""Leagues in several processes, which meet through files alone: none waits, and each training can be replayed."""
+"""Leagues in several processes, which meet through files alone: none waits, and each training run can be replayed."""
 
 from __future__ import annotations
 
