@@ -35,7 +35,7 @@ $(READY): pyproject.toml
 	  echo "marlnb needs Python 3.10 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 setup"; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || echo "uv cannot be had here: pip installs instead, slower"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || echo "uv is not available: pip installs instead, more slowly"
 	@if test -x $(BIN)/uv; then $(BIN)/uv pip install --python $(BIN)/python --editable '.[dev]'; \
 	  else $(BIN)/python -m pip install --disable-pip-version-check --editable '.[dev]'; fi
 	@touch $@
