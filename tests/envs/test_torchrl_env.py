@@ -317,6 +317,17 @@ def test_turn_based_wrappers_are_refused() -> None:
         torchrl_vector_env(constructor, 2)
 
 
+@pytest.mark.parametrize("game", ["tic_tac_toe", "matrix_rps"])
+def test_games_in_a_serial_env_are_refused_because_it_loses_their_masks(game: str) -> None:
+    pytest.importorskip("pyspiel")
+    from marlnb.envs.torchrl.openspiel import make
+
+    message = r"SerialEnv does not pass on the action masks of Game.*return one of these environments"
+    with pytest.raises(EnvError, match=message):
+        torchrl_vector_env(lambda n_envs: SerialEnv(n_envs, lambda: make(game)), 2)
+    assert torchrl_vector_env(lambda: make(game), 2).reset(0).groups["agents"].acting.any(-1).all()
+
+
 def test_a_step_that_fails_says_which_episode() -> None:
     class Broken(Counters):
         def _step(self, tensordict: Any) -> Any:

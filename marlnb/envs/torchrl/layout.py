@@ -90,7 +90,7 @@ def layout_of(env: EnvBase, name: str, max_steps: int | None) -> Layout:
     Raises:
         EnvBuildError: a spec that is not supported; the message names the group and what is valid.
     """
-    attributes = _attributes_of(env)
+    attributes = _attributes_of(env, name)
     if not attributes.parallel and PLAYER not in set(env.full_observation_spec.keys()):
         raise EnvBuildError(
             f"{name}: torchrl's wrapper of a turn-based environment is not supported: it does not report which "
@@ -134,27 +134,47 @@ class _Attributes:
     agent_names: Sequence[str]
 
 
-def _attributes_of(env: EnvBase) -> _Attributes:
+def _attributes_of(env: EnvBase, name: str) -> _Attributes:
     """The attributes of an environment.
 
     torchrl's SerialEnv and ParallelEnv have those of their envs neither before they start nor as single values, so one
     more of their envs is built to read them, as torchrl does for their specs.
+
+    Raises:
+        EnvBuildError: they hold envs whose action masks change in their specs, which are not passed on.
     """
     base = env
     while isinstance(base, TransformedEnv):
         base = base.base_env
     if isinstance(base, BatchedEnvBase):
         member = base.create_env_fn[0](**base.create_env_kwargs[0])
-        attributes = _attributes_of(member)
-        if not member.is_closed:
-            member.close()
-        return attributes
+        try:
+            if _has_masks_in_specs(member):
+                batched, single = type(base).__name__, type(member).__name__
+                raise EnvBuildError(
+                    f"{name}: torchrl's {batched} does not pass on the action masks of {single}, which are in its "
+                    "specs; return one of these environments, which is then created n_envs times"
+                )
+            return _attributes_of(member, name)
+        finally:
+            if not member.is_closed:
+                member.close()
     return _Attributes(
         getattr(env, "group_map", None),
         getattr(env, "parallel", True) is not False,
         getattr(env, "simultaneous", None),
         getattr(env, "agent_names", ()),
     )
+
+
+def _has_masks_in_specs(env: EnvBase) -> bool:
+    """Whether the spec of an action has a mask, as in OpenSpiel's games, and the observations have none."""
+    seen = set(env.full_observation_spec.keys(True, True))
+    for key, spec in env.full_action_spec.items(True, True):
+        mask_key = "action_mask" if isinstance(key, str) else (*key[:-1], "action_mask")
+        if getattr(spec, "mask", None) is not None and mask_key not in seen:
+            return True
+    return False
 
 
 def _unbatched(env: EnvBase, spec: Any) -> torch.Size:
