@@ -64,7 +64,7 @@ def match(
         win_threshold: by side, the return above which it wins; None: that of the league.
         explore: sample actions, as in a league's matches; otherwise take the most likely.
         name: of the folder; None: `<a>-<b>`, with as much of their paths as tells them apart, or their checkpoints
-            where both are of one run: `run@4-run@1`.
+            where both are of one run: `run@4-run@1`, `run@4-run@4`.
         exist: "open" uses existing recordings of the same episodes; "error" raises an error.
         progress: show a line with the number of episodes.
         trust: allow the code that the folders name.

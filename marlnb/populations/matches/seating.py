@@ -133,9 +133,9 @@ def labels_of(*sources: PolicySource) -> list[str]:
 
 
 def match_labels(first: Contestant, second: Contestant) -> list[str]:
-    """As `labels_of`; of two checkpoints of one run, with the checkpoint: `run@4` and `run@1`."""
+    """As `labels_of`; of checkpoints of one run, equal ones too, with the checkpoint: `run@4` and `run@1`."""
     labels = labels_of(first[0], second[0])
-    if labels[0] == labels[1] and first[1] != second[1]:
+    if labels[0] == labels[1] and (isinstance(first[0], Run) or first[1] != second[1]):
         return [f"{label}@{checkpoint}" for label, (_, checkpoint) in zip(labels, (first, second))]
     return labels
 

@@ -113,15 +113,16 @@ def test_runs_whose_folders_have_the_same_name_get_different_labels(tmp_path: Pa
     result = mnb.match(x, y, episodes=6, sites=(), progress=False)
     assert (result.a, result.b) == ("x/seed=0", "y/seed=0") and "win rate of x/seed=0" in result.verdict
     assert result.recording.path.parts[-3] == "x-seed=0-y-seed=0" and "(player_0) and y/seed=0" in str(result.seatings)
-    assert mnb.match(x, x, episodes=6, sites=(), progress=False).b == "seed=0"
+    assert mnb.match(x, x, episodes=6, sites=(), progress=False).b == "seed=0@1"
 
 
 def test_checkpoints_of_one_run_have_different_labels(tmp_path: Path) -> None:
     run = _trained(tmp_path / "run", RPS, "frames=192", "checkpoint_every=1", "keep_checkpoints=0")
-    for other in (1, 2):
-        result = mnb.match(run, run, checkpoints=("last", other), episodes=2, sites=(), progress=False)
-        assert (result.a, result.b) == ("run@3", f"run@{other}") and f"run@3 and run@{other}: " in result.verdict
-        assert result.recording.path.parts[-3] == f"run@3-run@{other}"
+    for pair in ((1, 1), (2, 2), (3, 1), (3, 2)):
+        result = mnb.match(run, run, checkpoints=pair, episodes=2, sites=(), progress=False)
+        labels = [f"run@{checkpoint}" for checkpoint in pair]
+        assert [result.a, result.b] == labels and " and ".join(labels) in result.verdict
+        assert result.recording.path.parts[-3] == "-".join(labels)
     opened = recorded_source(result.recording.path.parents[1], "player_0")
     assert "run@3 (player_0) and run@2" in repr(opened)
 
