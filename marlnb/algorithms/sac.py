@@ -23,6 +23,7 @@ from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.q_actor_critic import CriticBatch, QActorCriticLearner, td_target
 from marlnb.algorithms.replay import Sample
 from marlnb.config import LEARNERS, LearnerContext
+from marlnb.models.networks.modes import in_mode
 from marlnb.models.policies.q_critic import QCritic
 from marlnb.models.policies.random_numbers import Generators
 from marlnb.models.policies.soft_policy import SoftPolicy, Temperature
@@ -72,9 +73,12 @@ class SACLearner(QActorCriticLearner):
             y = r + gamma (1 - terminated) V(s'),  V(s') = E_a'[min_i Q_i'(s', a') - alpha log pi(a'|s')]
 
         The expectation over an agent's own choice is exact; continuous actions, and those of other agents, are drawn.
+        pi is the policy that acts: its network is in eval mode.
         Source: Haarnoja et al. 2018, equations 2 and 3 (arXiv:1812.05905).
         """
-        parameters, group = self._parameters(batch.next_observation, batch.next_mask), self.group.name
+        group = self.group.name
+        with in_mode([self.policy.actor], training=False):
+            parameters = self._parameters(batch.next_observation, batch.next_mask)
         code, log_prob = self._draw(parameters)
         encoded, codes = batch.next_encoded, batch.next_codes | {group: code}
         if self.policy.continuous:

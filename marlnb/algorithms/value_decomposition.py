@@ -21,6 +21,7 @@ from marlnb.algorithms.rollout import next_observations
 from marlnb.config import LEARNERS, LearnerContext
 from marlnb.models.networks.inputs import features
 from marlnb.models.networks.mixers import Mixer, MonotonicMixer, SumMixer
+from marlnb.models.networks.modes import in_mode
 from marlnb.models.policies.actor import Actor
 from marlnb.models.policies.q_policy import QPolicy
 
@@ -112,7 +113,8 @@ class QLearner(OffPolicyLearner):
             y = r + gamma (1 - terminated) Q'(s', argmax_a' Q'(s', a'))    Q-learning
             y = r + gamma (1 - terminated) Q'(s', argmax_a' Q(s', a'))     double Q-learning
 
-        where Q' is the target network. Of n steps, r is r_1 + gamma r_2 + ..., and gamma^n is in gamma's place.
+        where Q' is the target network. Next actions are chosen in eval mode, as the policy acts. Of n steps, r is r_1 +
+        gamma r_2 + ..., and gamma^n is in gamma's place.
         Source: Mnih et al. 2015; van Hasselt et al. 2016, equation 4 (arXiv:1509.06461).
         """
         group = self.group.name
@@ -150,7 +152,7 @@ class QLearner(OffPolicyLearner):
         actor, target_actor = self.policy.actor, cast(Actor, self.targets["actor"])
         if self.sequence_length == 1:
             q = actor.network(now)[0]
-            with torch.no_grad():
+            with torch.no_grad(), in_mode([actor], training=False):
                 next_q_target = target_actor.network(after)[0]
                 return q, actor.network(after)[0] if self.config.double else next_q_target, next_q_target
         q, next_q = self._sequence_q(actor, sample, now, after, with_next=self.config.double)
@@ -180,7 +182,7 @@ class QLearner(OffPolicyLearner):
         q, states = actor.network.sequence(now, state, is_init, acted)
         if not with_next:
             return q, q
-        with torch.no_grad():
+        with torch.no_grad(), in_mode([actor], training=False):
             return q, actor.network(after, states)[0]
 
     def _mixed(self, sample: Sample, chosen: Tensor, next_value: Tensor) -> tuple[Tensor, Tensor]:

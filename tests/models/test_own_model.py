@@ -334,12 +334,16 @@ def model_with_modes() -> Iterator[None]:
 
 @pytest.mark.parametrize(
     "algorithm",
-    [("ippo",), ("iql", "algorithm.double=false", "algorithm.learning_starts=0", "algorithm.updates=2")],
-    ids=["ippo", "iql"],
+    [("ippo",), ("iql", "algorithm.double=false"), ("iql", "algorithm.double=true"), ("isac", "critic=mlp")],
+    ids=["ippo", "iql", "double", "isac"],
 )
 def test_only_gradient_steps_are_in_training_mode(model_with_modes: None, algorithm: tuple[str, ...]) -> None:
-    """Not acting, even in one environment, whose single row cannot be normalised; not values; not targets."""
+    """Not acting, even in one environment, whose single row cannot be normalised; not values; not targets.
+
+    Targets are the target networks' values, of next actions that the actor chooses as it acts.
+    """
     name, *options = algorithm
+    options += [] if name == "ippo" else ["algorithm.learning_starts=0", "algorithm.updates=2"]
     experiment = Experiment.compose(
         *("env=mpe/simple", "model=modes", f"algorithm={name}", *options, "tuned=false"),
         *("n_envs=1", "rollout_steps=16", "frames=32", "compile=never"),
@@ -352,6 +356,6 @@ def test_only_gradient_steps_are_in_training_mode(model_with_modes: None, algori
     learner = loop.learners["agent"]
     networks = [learner.policy, *([learner.targets] if isinstance(learner, OffPolicyLearner) else [])]
     modes = [module for network in networks for module in network.modules() if isinstance(module, Modes)]
-    assert len(modes) == 2 and all(module.calls for module in modes)
+    assert len(modes) == (1 if "critic=mlp" in options else 2) and all(module.calls for module in modes)
     calls = {call for module in modes for call in module.calls}
     assert calls == {("training", "gradient"), ("eval", "no gradient")}
