@@ -16,8 +16,8 @@ class Deadline:
     """Checks the clock between iterations. The scheduler is asked at the start, and again before a stop.
 
     A training run must stop if the remaining time is less than a margin plus one more iteration. The margin is a
-    minute, or twice the time of a checkpoint if that is longer; of a short allocation it is at most a quarter. A clock
-    that is set back does not move the end: the time that has passed is also counted by a clock that cannot be set.
+    minute, or a quarter of the time left at the start if that is shorter, but at least twice the longest checkpoint.
+    A clock that is set back does not move the end: the time that passed is also counted by a clock that cannot be set.
 
     Attributes:
         ignored: why the allocation's end is ignored; empty if it is not.
