@@ -12,7 +12,7 @@ With `evolution.member` there is one member only, which meets those of other tra
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -144,7 +144,7 @@ class EvolutionLoop:
         advance = member.advance()
         self._turn += 1
         if member.diverged and index == self._best:
-            self._best = next(iter(self._alive()), index)
+            self._best = self._fittest(self._alive())
         name = f"member_{member.row.member}"
         turn = {name: {"generation": self.generation}}
         advance = replace(advance, learning=metrics_named(name, advance.learning), turn=turn)
@@ -222,8 +222,7 @@ class EvolutionLoop:
         judgements = dict(zip(alive, self._judge.judge(members)))
         rows = [self._row(member, judgements.get(index)) for index, member in enumerate(self.members)]
         self._files.add(rows)
-        scored = [member.scored(self.config.window) for member in self.members]
-        self._best = max(alive, key=lambda index: scored[index].fitness, default=self._best)
+        self._best = self._fittest(alive)
         if self._others is not None:
             (member,), (row,) = self.members, rows
             self._others.offer(row, member.scores, None if member.diverged else member.loop.state_dict()["learners"])
@@ -241,6 +240,11 @@ class EvolutionLoop:
         if not alive and self._others is None:
             raise DivergedError(f"every member of the population diverged; the last one: {self.members[-1].diverged}")
         return alive
+
+    def _fittest(self, alive: Sequence[int]) -> int:
+        """The index of the fittest of these members, by their last evaluations; without any, the present one."""
+        fitness = {index: self.members[index].scored(self.config.window).fitness for index in alive}
+        return max(fitness, key=fitness.__getitem__, default=self._best)
 
     def _row(self, member: Member, judgement: Judgement | None) -> Lineage:
         """The line of a member; without a judgement, of one that diverged."""

@@ -358,6 +358,25 @@ def test_a_member_that_diverges_is_replaced(tmp_path: Path) -> None:
     assert rows[4].parent != 1 and rows[4].fitness is not None
 
 
+def test_if_the_fittest_member_diverges_the_run_acts_by_the_next_fittest(tmp_path: Path) -> None:
+    words = ("evolution=pbt", "evolution.population=4", "evolution.share=0.25", "frames=1000")
+    experiment = Experiment.compose(*SMALL, *words)
+    with Trainer(experiment, Run.create(tmp_path / "run", experiment)) as trainer:
+        loop = trainer.loop
+        while not loop.may_end:
+            next(trainer)
+        for member, value in zip(loop.members, (-3.0, -2.0, -1.0, -4.0)):
+            member.scores = (value,)
+        loop._best = 2
+        loop._next_generation()
+        assert [member.scores[-1] for member in loop.members] == [-3, -2, -1, -1]  # the last one copied the fittest
+        with torch.no_grad():
+            next(loop.members[2].policies["agent"].critic.parameters()).fill_(torch.nan)
+        while not loop.members[2].diverged:
+            next(trainer)
+        assert loop.learners is loop.members[3].loop.learners
+
+
 @pytest.mark.parametrize(
     "learning",
     [
