@@ -250,12 +250,16 @@ class Loop:
         """Makes every change once: one that cannot be made would end the training when its time comes.
 
         Raises:
-            ConfigError: of such a change.
+            ConfigError: of such a change, or of one that concerns no group.
         """
         if self.experiment.schedule:
             self.experiment.check_without_env()
+        groups, own = self.env.spec.group_names, self.experiment.algorithms
         for change in read_schedule(self.experiment.schedule):
             try:
+                if not change.group and own.keys() >= set(groups):
+                    valid = ", ".join(f"algorithms.{name}" for name in groups)
+                    raise ConfigError(f"no group learns by algorithm, as each has its own; valid: {valid}")
                 self._learners_with(self.experiment.at_frames(change.frames))
             except (ConfigError, CheckpointError) as error:
                 raise ConfigError(f"schedule: {str(change)!r}: {error}", at="schedule") from error

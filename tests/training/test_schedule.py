@@ -140,6 +140,13 @@ def test_a_fixed_temperature_follows_the_schedule(tmp_path: Path) -> None:
             (*OFF_POLICY, "algorithm=iql", "env=probe/echo", "schedule=['48 algorithm.n_steps=3']"),
             "48 algorithm.n_steps=3.*wait for their turns",
         ),
+        (
+            (
+                *(*IPPO, "env=mpe/simple_tag", "algorithms.agent=ippo", "algorithms.adversary=ippo"),
+                "schedule=['48 algorithm.lr=1e-5']",
+            ),
+            "48 algorithm.lr=1e-05': no group learns by algorithm, .*valid: algorithms.adversary, algorithms.agent",
+        ),
     ],
 )
 def test_a_change_that_cannot_be_made_is_an_error_before_the_training(
