@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.disk import writing
-from marlnb.display.formatting import marlnb_command
+from marlnb.display.formatting import marlnb_command, short_path
 from marlnb.errors import CheckpointError, DiskError, shown
 from marlnb.experiment import Experiment
 from marlnb.training.limits import Trained
@@ -36,6 +36,7 @@ from marlnb.training.runs.files import (
     is_damage,
     remove_temporaries,
 )
+from marlnb.training.runs.metrics_rows import read_rows
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.states import RunState
 
@@ -104,7 +105,7 @@ class CheckpointSaver:
         return Origin(iteration, self._run.checkpoint(iteration).sha256) if is_saved else None
 
     def restore_newest(self) -> tuple[Trained, LastEvaluation] | None:
-        """Restores the loop from the newest checkpoint that can be read; None: there is no checkpoint.
+        """Restores the loop from the newest checkpoint that can be read; None: none was saved.
 
         Damaged ones after it are set aside, so that the next one that is saved is the newest. One that cannot be read
         now, as on a disk that does not answer, may be whole: no older one is used instead.
@@ -112,7 +113,8 @@ class CheckpointSaver:
         Returns:
             how much had been trained, and the last evaluation.
         Raises:
-            CheckpointError: all are damaged; or it cannot be read, is of something else, or of another experiment.
+            CheckpointError: all are damaged or gone; or it cannot be read, is of something else, or of another
+                experiment.
         """
         damaged: dict[Path, str] = {}
         for path in reversed(checkpoint_folders(self._folder)):
@@ -134,9 +136,23 @@ class CheckpointSaver:
             iterations, newest = ", ".join(path.name for path in reversed(damaged)), next(iter(damaged.values()))
             raise CheckpointError(
                 f"{self._run.shown_path}: none of the checkpoints can be read ({iterations}); the newest: {newest}; "
-                "delete them to train from the start"
+                f"delete them and {METRICS} to train from the start"
             )
+        self._check_none_lost()
         return None
+
+    def _check_none_lost(self) -> None:
+        """Raises CheckpointError where no checkpoint exists, but one was saved. A kill may come before the first."""
+        rows = read_rows(self._run.path / METRICS)
+        trained = max((row["iteration"] for row in rows), default=0)
+        is_missing = not self._folder.is_dir()  # a new run has it; a link may lead nowhere
+        was_saved = trained > self._experiment.checkpoint_every or self._run.status()["state"] == "complete"
+        if trained and (is_missing or was_saved):
+            raise CheckpointError(
+                f"{self._run.shown_path} was trained for {trained:,} iterations, but its checkpoints are gone: "
+                f"there are none in {short_path(self._folder.resolve())}; copy them back, or delete {METRICS} to train "
+                "from the start"
+            )
 
     def _set_aside(self, damaged: Mapping[Path, str]) -> None:
         for path, why in damaged.items():

@@ -89,7 +89,7 @@ class Trainer:
     Raises:
         RunError: another process trains in the folder, or the environment has changed.
         ConfigError, EnvError: the experiment cannot be run.
-        CheckpointError: the last checkpoint does not fit the experiment, or all are damaged.
+        CheckpointError: the last checkpoint does not fit the experiment, or all are damaged or gone.
         TrustError: the experiment was read from a folder that names code which the user does not trust.
     """
 
@@ -151,7 +151,7 @@ class Trainer:
 
     @staticmethod
     def resume(run: Run) -> Trainer:
-        """Continues from the run's last checkpoint, or from the start if it has none."""
+        """Continues from the run's last checkpoint, or from the start if none was saved yet."""
         return Trainer(run.experiment, run)
 
     @property

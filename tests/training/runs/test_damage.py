@@ -39,6 +39,12 @@ def run(trained: Path, tmp_path: Path) -> Run:
     return Run.open(tmp_path / "r")
 
 
+def _with_option(run: Run, name: str, before: int, after: int) -> Run:
+    settings = run.path / "experiment.json"
+    settings.write_text(settings.read_text().replace(f'"{name}": {before}', f'"{name}": {after}'))
+    return Run.open(run.path)
+
+
 def test_a_damaged_newest_checkpoint_stops_what_would_use_it(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     newest, older = run.checkpoints[-1], run.checkpoints[-2]
     (newest.path / "manifest.json").write_text("{")
@@ -77,8 +83,7 @@ def test_a_resume_skips_checkpoints_whose_tensors_are_damaged(run: Run) -> None:
 
 @pytest.mark.parametrize("name", ["manifest.json", "tensors.bin"])
 def test_what_is_saved_after_a_damaged_checkpoint_is_the_newest(run: Run, name: str) -> None:
-    settings = run.path / "experiment.json"
-    settings.write_text(settings.read_text().replace('"keep_checkpoints": 0', '"keep_checkpoints": 1'))
+    run = _with_option(run, "keep_checkpoints", 0, 1)
     *_, older, newest = run.checkpoints
     os.truncate(newest.path / name, 100)
     at = older.iteration + 1
@@ -98,6 +103,41 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_not_trained_from_the_start(r
     with pytest.raises(CheckpointError, match=r"none of the checkpoints can be read .*delete them"):
         resume(run.path, frames=run.experiment.frames * 2, progress=False)
     assert len(run.metrics()) == rows
+
+
+@pytest.mark.parametrize("gone", ["deleted", "emptied", "elsewhere"])
+@pytest.mark.parametrize("every", [2, 50])  # some checkpoints; the last one alone
+def test_a_run_whose_checkpoints_are_gone_is_not_trained_from_the_start(run: Run, gone: str, every: int) -> None:
+    run = _with_option(run, "checkpoint_every", 2, every)
+    checkpoints, files = run.path / "checkpoints", ("experiment.json", "metrics.jsonl", "status.json")
+    shutil.rmtree(checkpoints)
+    if gone == "emptied":
+        checkpoints.mkdir()
+    if gone == "elsewhere":  # on a disk that is not mounted now
+        checkpoints.symlink_to(run.path / "absent")
+    before, place = [(run.path / name).read_bytes() for name in files], checkpoints.resolve()
+    message = (
+        rf"was trained for {len(run.metrics())} iterations, but its checkpoints are gone: .* in {place}; copy them"
+    )
+    with pytest.raises(CheckpointError, match=message):
+        resume(run.path, frames=run.experiment.frames * 2, progress=False)
+    assert [(run.path / name).read_bytes() for name in files] == before
+    (run.path / "metrics.jsonl").unlink()
+    with Trainer.resume(run) as trainer:
+        assert trainer.iteration == 0
+
+
+@pytest.mark.parametrize("iterations", [2, 3])  # before its first checkpoint was due; while it was written
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(tmp_path: Path, iterations: int) -> None:
+    run = Run.create(tmp_path / "r", count_experiment("checkpoint_every=3"))
+    trainer = Trainer(run.experiment, run)
+    for _ in range(iterations):
+        next(trainer)
+    trainer.fail(KeyboardInterrupt())
+    for checkpoint in run.checkpoints:
+        shutil.rmtree(checkpoint.path)
+    with Trainer.resume(run) as again:
+        assert again.iteration == 0 and next(again).iteration == 1
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "tensors.bin"])
