@@ -15,7 +15,7 @@ from marlnb.batch.monitor import watch
 from marlnb.batch.profile import Profile, find_profile, with_changes
 from marlnb.batch.submission_plan import PlannedJob, SubmissionPlan, make_plan
 from marlnb.batch.sweep.grammar import Values, make_sweep, values_of_python
-from marlnb.batch.sweep.parameters import find_parameter, read_parameters
+from marlnb.batch.sweep.parameters import find_kernel, find_parameter, read_parameters
 from marlnb.disk import writing
 from marlnb.display.formatting import count
 from marlnb.errors import BatchError, ConfigError, RunError
@@ -68,7 +68,8 @@ def submit(
             interrupt then ends local jobs after they have saved; jobs on a cluster continue.
         progress: show progress while waiting.
     Raises:
-        ConfigError: no such notebook, profile or parameter, or an invalid value of a parameter.
+        ConfigError: no such notebook, profile or parameter, an invalid value of a parameter, or the notebook names no
+            kernel.
         BatchError: the folder holds something else, the executor cannot run the jobs, the disk is too small, or the
             scheduler does not say which jobs are queued.
     """
@@ -130,6 +131,7 @@ def plan_submission(
         _check_report(report)
         profile = _find_profile(folder, on, profile_overrides)
         batch = Batch.create(folder, source, sweep, profile, then=report, update_notebook=update_notebook, write=False)
+    find_kernel(source)
     notes = check_experiments(source, batch.sweep)
     if (batch.path / BATCH).is_file() and (before := Batch.open(batch.path).cwd) != batch.cwd:
         notes.append(f"the jobs run in {batch.cwd}, since their working folder {before} does not exist any more")
@@ -216,6 +218,7 @@ def _find_report(then: str | os.PathLike[str]) -> Path:
 def _check_report(then: Path | None) -> None:
     if then is None:
         return
+    find_kernel(then)
     parameters = read_parameters(then)
     find_parameter(parameters, "batch", then)
     missing = [name for name, parameter in parameters.items() if parameter.is_required and name not in ("batch", "run")]

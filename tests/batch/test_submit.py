@@ -139,8 +139,13 @@ def test_a_project_that_was_renamed_runs_where_it_is_now(
 
 
 def test_requests_that_cannot_be_met_begin_nothing(noting: list[tuple[list[str], bool]]) -> None:
+    bare = nbformat.read("a.ipynb", 4)
+    bare.metadata.clear()
+    nbformat.write(bare, "bare.ipynb")
     requests: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
         (("b.ipynb", N), {}, ConfigError, "the notebook b.ipynb does not exist"),
+        (("bare.ipynb", N), {}, ConfigError, "bare.ipynb names no kernel; open it in JupyterLab, choose a kernel"),
+        (("a.ipynb", N), {"then": "bare.ipynb"}, ConfigError, "bare.ipynb names no kernel"),
         (("a.ipynb", {"m": 1}), {}, ConfigError, "no parameter 'm' of a.ipynb"),
         (("a.ipynb", {"n": ["x"]}), {}, ConfigError, "parameter 'n' must be a whole number; got 'x'"),
         (("a.ipynb", N), {"on": "notng"}, BatchError, "did you mean 'noting'"),

@@ -21,7 +21,7 @@ from marlnb.batch.job.failures import describe_failure
 from marlnb.batch.job.html_export import write_html as write_html
 from marlnb.batch.job.job import JOB, JOB_LOCK, Job
 from marlnb.batch.job.run_job import BAD_REQUEST, EXIT_CODES, execute_job
-from marlnb.batch.sweep.parameters import job_parameters, parse_parameters
+from marlnb.batch.sweep.parameters import find_kernel, job_parameters, parse_parameters
 from marlnb.errors import BatchError, MarlnbError, RunError, StoppedError
 from marlnb.paths import expanded
 from marlnb.training.runs.files import is_run, may_precede
@@ -42,7 +42,7 @@ def execute(
         parameters: JSON values by name, for the notebook's cell tagged `parameters`.
         progress: show a progress bar.
     Raises:
-        ConfigError: no such notebook or parameter; nothing has run.
+        ConfigError: no such notebook or parameter, or the notebook names no kernel; nothing has run.
         RunError: the folder holds something other than a run.
         BatchError: another process executes it.
         PapermillExecutionError: a cell failed.
@@ -70,6 +70,7 @@ def make_job(notebook: str | Path, out: str | Path, parameters: Mapping[str, Any
     source, folder = expanded(notebook).absolute(), expanded(out).absolute()
     values = {} if parameters is None else dict(parameters)
     job_parameters(source, values, folder)
+    find_kernel(source)
     if folder.is_dir() and not is_run(folder):
         if names := sorted(path.name for path in folder.iterdir() if not may_precede(path.name)):
             listed = ", ".join(names[:5])

@@ -19,14 +19,13 @@ from papermill.execute import prepare_notebook_metadata, remove_error_markers
 from papermill.iorw import load_notebook_node
 from papermill.log import logger
 from papermill.parameterize import parameterize_notebook
-from papermill.utils import nb_kernel_name
 from traitlets.config import Config
 
 from marlnb.batch.job.attempt import Attempt
 from marlnb.batch.job.kernel_client import KernelClient, short_runtime_folder
 from marlnb.batch.job.outcome import KILL_SIGNALS, KILLED, Outcome, mark_error, outcome_of, outcome_of_death
 from marlnb.batch.job.signals import Interruption, StopRequests
-from marlnb.batch.sweep.parameters import job_parameters
+from marlnb.batch.sweep.parameters import find_kernel, job_parameters
 from marlnb.errors import BatchError
 from marlnb.training.runs.files import JOB_VARIABLE, write_atomically
 
@@ -40,7 +39,7 @@ def execute_notebook(attempt: Attempt, requests: StopRequests, *, bar: bool = Fa
     Args:
         bar: show papermill's progress bar on stderr.
     Raises:
-        ConfigError: no such notebook or parameter; nothing has run.
+        ConfigError: no such notebook or parameter, or the notebook names no kernel; nothing has run.
         BatchError: the working folder does not exist, or the kernel does not start.
     """
     job = attempt.job
@@ -51,14 +50,15 @@ def execute_notebook(attempt: Attempt, requests: StopRequests, *, bar: bool = Fa
         )
     target = job.folder / NOTEBOOK
     parameters = job_parameters(job.notebook, job.parameters, job.folder)
+    kernel = find_kernel(job.notebook)
     notebook = load_notebook_node(str(job.notebook))
     if parameters:
-        notebook = parameterize_notebook(notebook, parameters)
+        notebook = parameterize_notebook(notebook, parameters, kernel_name=kernel, language="python")
     notebook = remove_error_markers(prepare_notebook_metadata(notebook, str(job.notebook), str(target)))
     manager = _ExecutionManager(notebook, target, attempt, requests, bar)
     client = KernelClient(
         manager,
-        kernel_name=nb_kernel_name(notebook),
+        kernel_name=kernel,
         timeout=None,
         startup_timeout=START_TIMEOUT_S,
         iopub_timeout=START_TIMEOUT_S,  # 4 s by default, after which papermill fails the cell

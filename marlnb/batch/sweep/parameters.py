@@ -105,9 +105,13 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
     Raises:
         ConfigError: no such notebook, it cannot be read, or its parameters are not valid Python.
     """
-    cell = _tagged_cell(notebook)
+    content = _read(notebook)
+    cell = content.tagged_cell
     if cell is None:
         return {}
+    if content.language.lower() not in ("python", "ipython", ""):
+        problem = "parameters can be read only from notebooks in Python"
+        raise ConfigError(f"{notebook} is a notebook in {content.language}; {problem}")
     source = _without_magics(cell)
     try:
         body = ast.parse(source).body
@@ -116,6 +120,18 @@ def read_parameters(notebook: Path) -> dict[str, Parameter]:
         raise ConfigError(f"{notebook}: {problem}") from error
     comments = _comments(source)
     return {parameter.name: parameter for node in body for parameter in _assigned(node, source, comments)}
+
+
+def find_kernel(notebook: Path) -> str:
+    """The name of a notebook's kernel.
+
+    Raises:
+        ConfigError: no such notebook, it cannot be read, or it names no kernel.
+    """
+    kernel = _read(notebook).kernel
+    if not kernel:
+        raise ConfigError(f"{notebook} names no kernel; open it in JupyterLab, choose a kernel, and save it")
+    return kernel
 
 
 def job_parameters(notebook: Path, values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -175,20 +191,32 @@ def _is_none(value: Any) -> bool:
     return isinstance(value, str) and value.strip().lower() == "none"
 
 
-def _tagged_cell(notebook: Path) -> str | None:
-    """The code of the first cell with the tag, the one that papermill uses; None without one."""
+@dataclass(frozen=True)
+class _Content:
+    """What a notebook's file says.
+
+    Attributes:
+        kernel: name of its kernel; empty if it names none.
+        language: that of the kernel; Python if it names none.
+        tagged_cell: the code of the first cell with the tag, the one that papermill uses; None without one.
+    """
+
+    kernel: str
+    language: str
+    tagged_cell: str | None
+
+
+def _read(notebook: Path) -> _Content:
     if not notebook.is_file():
         raise ConfigError(f"the notebook {notebook} does not exist")
     try:
         data = json.loads(notebook.read_text(encoding="utf-8"))
-        language = data["metadata"].get("kernelspec", {}).get("language", "python")
-        cells = [cell["source"] for cell in data["cells"] if TAG in cell["metadata"].get("tags", [])]
+        kernelspec = data["metadata"].get("kernelspec", {})
+        kernel, language = kernelspec.get("name", ""), kernelspec.get("language", "python")
+        cells = ["".join(cell["source"]) for cell in data["cells"] if TAG in cell["metadata"].get("tags", [])]
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise ConfigError(f"{notebook} is not a notebook of format 4: {type(error).__name__}: {error}") from error
-    if cells and str(language).lower() not in ("python", "ipython", ""):
-        problem = "parameters can be read only from notebooks in Python"
-        raise ConfigError(f"{notebook} is a notebook in {language}; {problem}")
-    return "".join(cells[0]) if cells else None
+    return _Content(str(kernel), str(language), cells[0] if cells else None)
 
 
 def _without_magics(source: str) -> str:

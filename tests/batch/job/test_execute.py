@@ -21,10 +21,10 @@ from marlnb.batch.sweep.parameters import parse_parameters
 from marlnb.errors import ConfigError, RunError
 
 
-def notebook(path: Path, *cells: str) -> Path:
+def notebook(path: Path, *cells: str, **kernelspec: str) -> Path:
     parameters = nbformat.v4.new_code_cell('run = "runs/x"\nn = 1', metadata={"tags": ["parameters"]})
     made = nbformat.v4.new_notebook(cells=[parameters, *(nbformat.v4.new_code_cell(cell) for cell in cells)])
-    made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    made.metadata["kernelspec"] = kernelspec or {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(made, path)
     return path
 
@@ -56,6 +56,12 @@ def test_a_failing_cell_is_kept_and_reported(tmp_path: Path, capsys: pytest.Capt
     assert main([str(source), "--out", str(tmp_path / "run"), "-p", "n=2"]) == 0  # the same folder is used again
 
 
+def test_a_notebook_that_names_its_kernel_but_no_language_is_python(tmp_path: Path) -> None:
+    source = notebook(tmp_path / "a.ipynb", "print(n * 2)", name="python3", display_name="Python 3")
+    out = execute(source, tmp_path / "run", {"n": 21}, progress=False)
+    assert nbformat.read(out, 4).cells[-1].outputs[0]["text"] == "42\n"
+
+
 def test_bad_requests_run_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = notebook(tmp_path / "a.ipynb", "print(1)")
     with pytest.raises(ConfigError, match=r"no parameter 'm' of a\.ipynb"):
@@ -70,6 +76,10 @@ def test_bad_requests_run_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
     broken.write_text("{", encoding="utf-8")
     with pytest.raises(ConfigError, match="is not a notebook of format 4"):
         execute(broken, tmp_path / "run")
+    bare = tmp_path / "bare.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(), bare)
+    with pytest.raises(ConfigError, match=r"bare\.ipynb names no kernel; open it in JupyterLab, choose a kernel"):
+        execute(bare, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     assert main([str(source), "--out", str(tmp_path / "run"), "-p", "n"]) == 2
     assert "NAME=VALUE" in capsys.readouterr().err
