@@ -74,7 +74,7 @@ def attribution_bars(
     n_hidden = n_features - len(order)
     hidden = f"\n{n_hidden} smaller feature{'s' * (n_hidden > 1)} not shown" if n_hidden else ""
     heading = title or f"What drives {who}: {attribution.target}"
-    below = provenance(attribution) + hidden
+    below = provenance(attribution, who) + hidden
     ax.annotate(
         below, (1, 0), (0, -42), "axes fraction", "offset points", ha="right", va="top", fontsize=8, color=MUTED
     )
@@ -200,17 +200,19 @@ def influence_map(
     return finish(ax, title="Which agent influences which", x="whose observation", y="whose output", grid="")
 
 
-def provenance(attribution: Attribution) -> str:
-    """Method, baseline, rows and convergence in a line."""
+def provenance(attribution: Attribution, agent: str) -> str:
+    """Method, baseline, and the rows and convergence of one agent in a line."""
     method = attribution.method.replace("_", " ")
     uses_baseline = attribution.method not in ("gradient", "saliency", "input_x_gradient")
     baseline = f", baseline: {attribution.baseline_name}" if uses_baseline else ""
-    text = f"{method}{baseline}, {attribution.values.shape[0]:,} rows"
+    index = attribution.agents.index(agent)
+    rows = np.isfinite(attribution.values[:, index]).all(axis=-1)  # those in which it acted
+    text = f"{method}{baseline}, {rows.sum():,} rows"
     faithfulness = getattr(attribution, "faithfulness", None)
     if faithfulness is not None:
         text += f"; infidelity {faithfulness.infidelity:.2f}, sensitivity {faithfulness.sensitivity:.2f}"
     if attribution.complete:
-        share = attribution.relative_delta
+        share = attribution.relative_delta[rows, index]
         share = share[np.isfinite(share)]
         worst = float(np.quantile(share, 0.95)) if share.size else float("nan")
         text += f"; unexplained: at most {max(worst, 1e-7):.0e} of the output at 95% of rows"

@@ -19,6 +19,7 @@ import marlnb
 from marlnb import plots
 from marlnb.errors import AnalysisError, ShapeError
 from marlnb.plots.activations import similar_order
+from marlnb.plots.attribution import provenance
 from marlnb.plots.learning import _move_apart, running_mean
 
 AGENTS = ("speaker_0", "listener_0")
@@ -175,6 +176,18 @@ def test_bars_are_the_mean_magnitudes_largest_on_top() -> None:
     figure.draw_without_rendering()
     label = signed.xaxis.label.get_window_extent()
     assert label.x0 >= 0 and label.x1 <= figure.bbox.x1  # the label must fit into the figure
+
+
+def test_the_rows_of_a_figure_are_those_of_its_agent() -> None:
+    values, delta = np.ones((6, 2, 3)), np.tile([1e-3, 1e-1], (6, 1))
+    values[4:, 0], delta[4:, 0] = np.nan, np.nan  # the first agent acted at 4 of 6 rows
+
+    class OfTurns(Attribution):
+        relative_delta = delta
+
+    for agent, n_rows, unexplained in (("a", 4, "1e-03"), ("b", 6, "1e-01")):
+        text = provenance(OfTurns(values, agents=("a", "b")), agent)
+        assert f"{n_rows} rows" in text and f"at most {unexplained} of the output" in text
 
 
 def test_warnings_are_written_into_the_figure() -> None:

@@ -211,7 +211,8 @@ def test_influence_asks_for_components_and_choices(recording: Recording, tmp_pat
 def test_a_figure_names_no_baseline_of_a_gradient(recording: Recording) -> None:
     from marlnb.plots.attribution import provenance
 
-    assert "baseline" not in provenance(attribute(recording, group="listener", method="gradient", episodes=[0]))
+    gradient = attribute(recording, group="listener", method="gradient", episodes=[0])
+    assert "baseline" not in provenance(gradient, "listener_0")
 
 
 def test_a_saved_attribution_is_read_back_unchanged(recording: Recording, tmp_path: Path) -> None:
