@@ -27,7 +27,7 @@ def causal_map(
 ) -> Axes:
     """Each unit's effect on one outcome with its 95% interval; filled where it is significant after Holm's correction.
 
-    Distances between actions have no p-value: their markers are filled where the interval excludes zero.
+    Distances between actions have no p-value, since they are never below 0: all their markers are filled.
 
     Args:
         who: agent, group or label; None: the first that the map's verdict names, for returns, or that has this outcome.
@@ -42,19 +42,20 @@ def causal_map(
     effects = [each.of(outcome, who) for each in units]
     x, y = np.array([each.unit for each in units]), np.array([effect.difference for effect in effects])
     interval = np.array([[effect.difference - effect.low, effect.high - effect.difference] for effect in effects]).T
-    shown = np.array(
-        [e.excludes_zero if e.p_holm is None else e.p_holm <= SIGNIFICANCE_LEVEL for e in effects], dtype=bool
-    )
     ax = axes(ax, width=7.6)
     colour = agent_colour(who, result.agents) if who in result.agents else OKABE_ITO[0]
-    for chosen, label, face in ((~shown, "not significant", "white"), (shown, "significant", colour)):
+    is_tested = any(effect.p_holm is not None for effect in effects)
+    significant = np.array([e.p_holm is None or e.p_holm <= SIGNIFICANCE_LEVEL for e in effects], dtype=bool)
+    for chosen, label, face in ((~significant, "not significant", "white"), (significant, "significant", colour)):
         if chosen.any():
             style: dict[str, Any] = {"fmt": "o", "color": colour, "markerfacecolor": face, "markersize": 5}
             ax.errorbar(x[chosen], y[chosen], interval[:, chosen], linewidth=1.2, label=label, **style)
     ax.axhline(0, color=INK, linewidth=1.0)
-    ax.legend(frameon=False, fontsize=8.5, ncols=2)
+    if is_tested:
+        ax.legend(frameon=False, fontsize=8.5, ncols=2)
     name = OUTCOME_NAMES.get(outcome, outcome)
     of = f" of {who}" if who else ""
     heading = title or f"{result.edit['edit']} of each unit of {units[0].site}: {name}{of}"
     up = f"{name}: change ({effects[0].units})"
-    return finish(ax, title=heading, x="unit, edited alone", y=up, warnings=result.warnings)
+    across = "unit, edited alone" + ("" if is_tested else " (a distance is never below 0: no test)")
+    return finish(ax, title=heading, x=across, y=up, warnings=result.warnings)

@@ -117,6 +117,8 @@ def test_the_figure_has_a_point_for_each_unit(mapped: CausalMap) -> None:
     ax = plots.causal_map(mapped, "tv_direct", "listener_0")
     points = sorted(x for container in ax.containers for x in container.get_children()[0].get_xdata())  # type: ignore[attr-defined]
     assert points == [*range(64)] and "unit" in ax.get_xlabel()
+    assert ax.get_legend() is None  # distances are not tested: none is significant
+    assert plots.causal_map(mapped, "length").get_legend() is not None
     with pytest.raises(AnalysisError, match="available"):
         plots.causal_map(mapped, "retrun")
 
