@@ -38,14 +38,14 @@ def run_map_figure(run_map: RunMap, *, title: str = "Runs by what they represent
     for (across, up), numbers in _numbers(run_map.positions):
         text = ", ".join(map(str, numbers))
         ax.annotate(text, (across, up), (6, 5), textcoords="offset points", fontsize=8.5, color=INK)
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    if known.any():  # before the legend: a colour bar extends the range of equal returns
+        label_colour_bar(figure.colorbar(points, ax=ax), f"{run_map.mode} return per agent and episode (reward)")
     for name, colour, has_return in zip(names, points.to_rgba(run_map.returns), known):
         ax.plot([], [], "o", label=name, **({"color": colour} if has_return else {"color": "white", "mec": MUTED}))
     legend_outside(ax)
     ax.locator_params(axis="x", nbins=5)
-    if known.any():
-        figure = ax.get_figure(root=True)
-        assert figure is not None
-        label_colour_bar(figure.colorbar(points, ax=ax), f"{run_map.mode} return per agent and episode (reward)")
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(0.15)
     note = f"distance √(2 − 2 CKA); two dimensions show {run_map.explained:.0%} of it"

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 
 import marlnb as mnb
 from marlnb import plots
@@ -106,6 +107,11 @@ def test_equal_returns_and_other_units() -> None:
         "2",
         "3",
     ]
+    ax = plots.run_map_figure(replace(result, returns=np.full(3, -3.0)))
+    ax.figure.draw_without_rendering()
+    assert {to_hex(mark.get_color()) for mark in ax.get_legend().legend_handles} == {
+        to_hex(colour) for colour in ax.collections[0].get_facecolor()
+    }
     long = tuple(f"algorithm=mappo,model=gru,n_envs=32,seed={k}" for k in range(3))
     ax = plots.run_map_figure(replace(result, runs=long, positions=positions * [[1], [0], [1]] * [[1], [1], [0]]))
     assert names_of(ax) == [f"{k}: {name}" for k, name in enumerate(long, start=1)]
