@@ -74,11 +74,8 @@ def attribution_bars(
     n_hidden = n_features - len(order)
     hidden = f"\n{n_hidden} smaller feature{'s' * (n_hidden > 1)} not shown" if n_hidden else ""
     heading = title or f"What drives {who}: {attribution.target}"
-    below = provenance(attribution, who) + hidden
-    ax.annotate(
-        below, (1, 0), (0, -42), "axes fraction", "offset points", ha="right", va="top", fontsize=8, color=MUTED
-    )
-    across = f"{quantity} ({attribution.units}), lines: middle half of rows"
+    across = f"{quantity} ({attribution.units}), lines: middle half of rows\n{provenance(attribution, who)}{hidden}"
+    ax.xaxis.label.set_fontsize(9)
     return finish(ax, title=heading, x=across, y="", grid="x", warnings=attribution.warnings)
 
 
@@ -201,7 +198,7 @@ def influence_map(
 
 
 def provenance(attribution: Attribution, agent: str) -> str:
-    """Method, baseline, and the rows and convergence of one agent in a line."""
+    """Method, baseline and rows of one agent, and below them how well they add up."""
     method = attribution.method.replace("_", " ")
     uses_baseline = attribution.method not in ("gradient", "saliency", "input_x_gradient")
     baseline = f", baseline: {attribution.baseline_name}" if uses_baseline else ""
@@ -215,7 +212,7 @@ def provenance(attribution: Attribution, agent: str) -> str:
         share = attribution.relative_delta[rows, index]
         share = share[np.isfinite(share)]
         worst = float(np.quantile(share, 0.95)) if share.size else float("nan")
-        text += f"; unexplained: at most {max(worst, 1e-7):.0e} of the output at 95% of rows"
+        text += f"\nunexplained: at most {max(worst, 1e-7):.0e} of the output at 95% of rows"
     return text
 
 

@@ -16,6 +16,7 @@ from matplotlib.backend_bases import RendererBase
 from matplotlib.colorbar import Colorbar
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.ticker import FixedLocator
 from matplotlib.transforms import Bbox, ScaledTranslation
 
 from marlnb.errors import AnalysisError, unknown
@@ -28,6 +29,8 @@ INK, MUTED, ALARM = "#222222", "#6B6B6B", "#B00020"
 MISSING = "#E8E8E8"
 SEQUENTIAL = "cividis"
 MAX_WARNINGS = 4
+LETTER = 0.066
+"""Width of a letter of names in inches, at 8.5 points."""
 
 
 class PlainFigure(Figure):
@@ -264,7 +267,7 @@ def width_with_legend(names: Iterable[str], *, offset: float = 0.0) -> float:
 
 
 def _column_width(names: Iterable[str]) -> float:
-    return max((0.55 + 0.066 * len(name) for name in names), default=0.0)
+    return max((0.55 + LETTER * len(name) for name in names), default=0.0)
 
 
 def width_with_title(title: str, *, left: float) -> float:
@@ -283,7 +286,8 @@ def alarm(ax: Axes, warnings: Sequence[str]) -> None:
     figure, subplot = ax.get_figure(root=True), ax.get_subplotspec()
     assert figure is not None
     n_columns = 1 if subplot is None else subplot.get_gridspec().ncols
-    n_letters = int(min(80, max(24, 9 * figure.get_size_inches()[0] / n_columns)))  # that fit on a line
+    width = figure.get_size_inches()[0] / n_columns - _width_of_row_names(ax)
+    n_letters = int(min(80, max(24, 9 * width)))  # that fit on a line
     lines = [textwrap.fill(warning, n_letters) for warning in warnings[:MAX_WARNINGS]]
     if len(warnings) > MAX_WARNINGS:
         lines.append(f"and {len(warnings) - MAX_WARNINGS} more: see the result's warnings")
@@ -305,6 +309,14 @@ def alarm(ax: Axes, warnings: Sequence[str]) -> None:
         zorder=10,
         bbox={"facecolor": ALARM, "edgecolor": "none", "alpha": 0.9, "boxstyle": "round,pad=0.5"},
     )
+
+
+def _width_of_row_names(ax: Axes) -> float:
+    """The width in inches of the longest name left of the axes; 0 for numbers."""
+    if not isinstance(ax.yaxis.get_major_locator(), FixedLocator):
+        return 0.0
+    lines = [line for label in ax.get_yticklabels() for line in label.get_text().split("\n")]
+    return LETTER * max(map(len, lines), default=0)
 
 
 def _below(ax: Axes, renderer: RendererBase) -> Bbox:
