@@ -108,6 +108,14 @@ def bar_with_interval(ax: Axes, x: float, value: float, low: float, high: float,
     ax.errorbar(x, value, [[max(value - low, 0.0)], [max(high - value, 0.0)]], color=INK, capsize=4)
 
 
+def write_number(ax: Axes, x: float, y: float, text: str, *, below: bool = False) -> None:
+    """Writes a number above (or below) the end of a bar, on white, so that no line strikes it through."""
+    ax.annotate(
+        text, (x, y), (0, -3 if below else 3), textcoords="offset points", ha="center", va="top" if below else "bottom",
+        fontsize=9, color=INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+    )  # fmt: skip
+
+
 def choose_agent(agent: str | None, agents: Sequence[str], what: str) -> str:
     """The agent that is drawn; None: the only one.
 

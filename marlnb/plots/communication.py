@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import INK, OKABE_ITO, axes, bar_with_interval, finish, heat_map
+from marlnb.plots.canvas import OKABE_ITO, axes, bar_with_interval, finish, heat_map, write_number
 
 if TYPE_CHECKING:
     from marlnb.analysis.communication.communication_result import Communication
@@ -43,6 +43,7 @@ def information_bars(communication: Communication, *, title: str | None = None, 
         influence = communication.influence
         _bar(ax, len(pairs), influence.value, influence.low, influence.high, OKABE_ITO[1])
         names.append("message exchanged,\nall else unchanged\n(causal influence)")
+    ax.margins(y=0.12)
     ax.set_xticks(range(len(names)), names, fontsize=8.5)
     heading = title or f"From {communication.speaker} to {communication.listener}"
     return finish(
@@ -56,4 +57,4 @@ def information_bars(communication: Communication, *, title: str | None = None, 
 
 def _bar(ax: Axes, x: int, value: float, low: float, high: float, colour: str, mark: str = "") -> None:
     bar_with_interval(ax, x, value, low, high, colour, width=0.68)
-    ax.text(x, max(value, high) + 0.02, f"{value:.2f}{mark}", ha="center", va="bottom", fontsize=9, color=INK)
+    write_number(ax, x, max(value, high), f"{value:.2f}{mark}")

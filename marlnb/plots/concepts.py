@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError
-from marlnb.plots.canvas import INK, agent_colour, axes, bar_with_interval, finish, legend_outside
+from marlnb.plots.canvas import INK, agent_colour, axes, bar_with_interval, finish, legend_outside, write_number
 
 if TYPE_CHECKING:
     from marlnb.analysis.concepts.result import ConceptScore, Tcav
@@ -33,7 +33,7 @@ def concept_bars(
         ax.plot([x - 0.43, x + 0.43], [score.random] * 2, color="#8C8C8C", linewidth=1.5, label=middle)
         bar_with_interval(ax, x, score.score, score.low, score.high, _colour(score, agents), width=0.5)
         text = f"{score.score:.2f}{'*' if score.p_holm <= 0.05 else ''}"
-        ax.text(x, max(score.score, score.high) + 0.02, text, ha="center", va="bottom", fontsize=9, color=INK)
+        write_number(ax, x, max(score.score, score.high), text)
     ax.axhline(0.5, color=INK, linestyle=(0, (4, 2)), linewidth=1.0, label="as often up as down")
     ax.set_ylim(0, 1.15)
     warnings = [warning for result, _ in bars for warning in (*result.warnings, *result.score_warnings)]

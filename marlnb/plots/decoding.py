@@ -19,6 +19,7 @@ from marlnb.plots.canvas import (
     heat_map,
     legend_outside,
     width_with_title,
+    write_number,
 )
 
 if TYPE_CHECKING:
@@ -65,8 +66,7 @@ def decoding_bars(
         ax.bar(x, value, color=colour, edgecolor=INK, linewidth=0.8, width=0.68)
         top = max(value, score.high if x == 0 else value)
         bottom = min(value, score.low if x == 0 else value)
-        y, edge = (bottom - 0.02, "top") if value < 0 else (top + 0.02, "bottom")
-        ax.text(x, y, f"{value:.2f}", ha="center", va=edge, fontsize=9.5, color=INK)
+        write_number(ax, x, bottom if value < 0 else top, f"{value:.2f}", below=value < 0)
     ax.errorbar(0, score.score, [[score.score - score.low], [score.high - score.score]], color=INK, capsize=5)
     ax.axhline(score.chance, color=INK, linestyle=(0, (4, 2)), linewidth=1.2)
     right, chance = ax.get_xlim()[1], f" chance\n ({score.chance:.2f})"

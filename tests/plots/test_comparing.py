@@ -203,6 +203,15 @@ def test_legends_are_outside_the_axes() -> None:
     assert marks is not None and {mark.get_sizes()[0] for mark in marks.legend_handles} == {36.0}  # type: ignore[union-attr]
 
 
+def test_numbers_of_little_information_stay_within_the_axes() -> None:
+    """Two hundredths of a bit above a bar are far above an axis that ends at one hundredth."""
+    for bits in (replace(BITS, corrected=0.004, low=0.0, high=0.01), BITS):
+        ax = plots.information_bars(replace(TALK, signalling=bits, listening=bits, following=bits, influence=None))
+        assert "*" in drawn(ax)
+        tops = [text.get_window_extent().y1 for text in ax.texts]
+        assert len(tops) == 3 and max(tops) < ax.get_window_extent().y1
+
+
 def test_units_are_named_with_their_strength() -> None:
     ax = plots.tuning_curves(TUNING)
     names = [text.get_text() for text in ax.get_legend().get_texts()]  # type: ignore[union-attr]

@@ -60,6 +60,13 @@ def test_bars_of_one_site_and_offset() -> None:
         plots.decoding_bars(SITES, offset=7)
 
 
+def test_the_line_of_chance_strikes_through_no_number() -> None:
+    ax = plots.decoding_bars(decoding(replace(score(), shuffled=0.2)))
+    (number,) = (text for text in ax.texts if text.get_text() == "0.20")
+    box, (line,) = number.get_bbox_patch(), (line for line in ax.lines if line.get_linestyle() == "--")
+    assert box is not None and to_hex(box.get_facecolor()) == "#ffffff" and number.get_zorder() > line.get_zorder()
+
+
 def test_the_curve_over_offsets_is_sorted_and_fills_surviving_markers() -> None:
     ax = plots.decoding_over_offset(OFFSETS, agents=AGENTS)
     drawn = {str(line.get_label()): np.asarray(line.get_xydata()).tolist() for line in ax.lines}
