@@ -98,12 +98,12 @@ def attribution_over_time(
     size = np.abs(attribution.values[:, attribution.agents.index(who)])
     groups = _groups(list(attribution.feature_labels), size, features, max_features)
     marker_every = max(1, len(np.unique(attribution.t)) // 8)
-    ax = axes(ax)
+    ax = axes(ax, width=width_with_legend(groups))
     for k, (name, members) in enumerate(groups.items()):
         values, colour = size[:, members].sum(axis=-1), OKABE_ITO[k % len(OKABE_ITO)]
         mean_with_middle_half(ax, attribution.t, values, index=k, colour=colour, label=name, markevery=marker_every)
     ax.set_ylim(bottom=0)
-    ax.legend(frameon=False, fontsize=9, loc="upper right")
+    legend_outside(ax)
     heading = title or f"What drives {who}, and when? {attribution.target}"
     across = "time (steps); bands: middle half of rows"
     up = f"mean |contribution| ({attribution.units})"
@@ -133,7 +133,8 @@ def attribution_by_agent(
             mean[k] = rows.mean(0)
             low[k], high[k] = np.quantile(rows, [0.25, 0.75], axis=0)
     order = np.argsort(-np.nan_to_num(mean).max(0), kind="stable")[:max_features]
-    ax = axes(ax, height=1.8 + len(order) * (0.16 + 0.14 * n_agents))
+    width, height = width_with_legend(attribution.agents), 1.8 + len(order) * (0.16 + 0.14 * n_agents)
+    ax = axes(ax, width=width, height=height)
     y, thickness = np.arange(len(order))[::-1].astype(float), 0.8 / n_agents
     for k, agent in enumerate(attribution.agents):
         bar_y = y + 0.4 - thickness * (k + 0.5)
@@ -142,7 +143,7 @@ def attribution_by_agent(
                 edgecolor="white", linewidth=0.5)  # fmt: skip
         ax.hlines(bar_y, low[k, order], high[k, order], color=INK, linewidth=1.1)
     ax.set_yticks(y, [names[k] for k in order])
-    ax.legend(frameon=False, fontsize=9, loc="lower right")
+    legend_outside(ax)
     n_hidden = len(names) - len(order)
     hidden = f"\n{n_hidden} smaller ones not shown" if n_hidden else ""
     heading = title or f"What drives each agent: {attribution.target}"

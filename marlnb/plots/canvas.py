@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import partial
-from math import ceil
+from math import ceil, sqrt
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from matplotlib.axis import Axis
 from matplotlib.backend_bases import RendererBase
 from matplotlib.colorbar import Colorbar
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator
 from matplotlib.transforms import Bbox, ScaledTranslation
@@ -261,7 +262,10 @@ def legend_outside(ax: Axes, *, title: str | None = None, size: float | None = N
     }
     legend = ax.legend(title=title, bbox_to_anchor=(1, 1), bbox_transform=anchor, **style)
     for handle in legend.legend_handles if size is not None else ():
-        handle.set_sizes([size])  # type: ignore[union-attr]
+        if isinstance(handle, Line2D):
+            handle.set_markersize(sqrt(size))
+        else:
+            handle.set_sizes([size])  # type: ignore[union-attr]
     show_as_text(legend)
 
 

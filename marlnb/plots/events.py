@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError, unknown
-from marlnb.plots.canvas import INK, MUTED, axes, finish, line_style
+from marlnb.plots.canvas import INK, MUTED, axes, finish, legend_outside, line_style, width_with_legend
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.event_average_result import EventAverage
+
+CONTROL = "other episodes, same times"
 
 
 def event_response(
@@ -29,12 +31,12 @@ def event_response(
         AnalysisError: there is no such channel.
     """
     chosen = list(average.order[:2]) if channels is None else [_channel(average, name) for name in channels]
-    ax = axes(ax)
+    ax = axes(ax, width=width_with_legend([CONTROL, *(average.channels[channel] for channel in chosen)]))
     lags = average.lags
     for k, channel in enumerate(chosen):
         style = line_style(k) | {"marker": ""}
         low, high = average.control_low[:, channel], average.control_high[:, channel]
-        label = None if k else "other episodes, same times"
+        label = None if k else CONTROL
         ax.fill_between(lags, low, high, color="#9A9A9A", alpha=0.35, linewidth=0, label=label)
         low, high = average.low[:, channel], average.high[:, channel]
         ax.fill_between(lags, low, high, color=style["color"], alpha=0.25, linewidth=0)
@@ -43,7 +45,7 @@ def event_response(
     ax.axvline(0, color=INK, linewidth=1.1)
     min_count, max_count = int(average.n_events.min()), int(average.n_events.max())
     events = f"{max_count} events" if min_count == max_count else f"{min_count} to {max_count} events a lag"
-    ax.legend(frameon=False, fontsize=8.5)
+    legend_outside(ax)
     heading = title or f"{average.agent}: {average.what} around “{average.event}”"
     across = f"lag from the event ({average.lag_unit}); {events}"
     up = "mean activation" if "/" in average.what else f"mean {average.what}"

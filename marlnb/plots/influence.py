@@ -9,7 +9,16 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from marlnb.display.formatting import format_interval
-from marlnb.plots.canvas import MUTED, agent_colour, axes, finish, heat_map, mean_with_middle_half
+from marlnb.plots.canvas import (
+    MUTED,
+    agent_colour,
+    axes,
+    finish,
+    heat_map,
+    legend_outside,
+    mean_with_middle_half,
+    width_with_legend,
+)
 
 if TYPE_CHECKING:
     from marlnb.analysis.attribution.value_decomposition import ValueDecomposition
@@ -48,7 +57,7 @@ def value_decomposition_over_time(
     Args:
         agents: all agents of the environment, for the colours; none: the group's.
     """
-    ax = axes(ax)
+    ax = axes(ax, width=width_with_legend(shares.agents))
     for index, agent in enumerate(shares.agents):
         colour = agent_colour(agent, agents or shares.agents)
         mean = mean_with_middle_half(ax, shares.t, shares.share[:, index], index=index, colour=colour, label=agent)
@@ -57,6 +66,6 @@ def value_decomposition_over_time(
         isolated = np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:])
         ax.lines[-1].set_markevery([int(k) for k in isolated])
     ax.axhline(0, color=MUTED, linewidth=1)
-    ax.legend(frameon=False, fontsize=9)
+    legend_outside(ax)
     heading = title or f"What each agent adds to the value of {shares.group}"
     return finish(ax, title=heading, x="time (steps)", y="share (reward)", warnings=shares.warnings)

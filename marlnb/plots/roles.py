@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import INK, agent_colour, axes, finish, heat_map, line_style, width_with_title
+from marlnb.plots.canvas import (
+    INK,
+    agent_colour,
+    axes,
+    finish,
+    heat_map,
+    legend_outside,
+    line_style,
+    width_with_legend,
+    width_with_title,
+)
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.roles_result import Roles
@@ -36,15 +46,15 @@ def role_map(roles: Roles, *, title: str | None = None, ax: Axes | None = None) 
     """Stretches of episodes on their first two principal components, by role."""
     import seaborn as sns
 
-    ax = axes(ax, width=6.0, height=4.4)
     names = [f"role {k} ({np.mean(roles.role == k):.0%})" for k in range(roles.taken.shape[1])]
+    ax = axes(ax, width=width_with_legend(names), height=4.4)
     x, y = roles.points.T
     role, styles = np.array(names)[roles.role], [line_style(k) for k in range(len(names))]
     colours = {"hue": role, "hue_order": names, "palette": [style["color"] for style in styles]}
     markers = {"style": role, "style_order": names, "markers": [style["marker"] for style in styles]}
     size = float(np.clip(8000 / len(roles.points), 4, 26))
     sns.scatterplot(x=x, y=y, s=size, linewidth=0, alpha=0.75, ax=ax, **colours, **markers)
-    ax.legend(frameon=False, fontsize=8.5, markerscale=1.6)
+    legend_outside(ax, size=36)
     states = roles.states_clustering
     if states.has_clusters:
         verdict = "roles over time"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import INK, OKABE_ITO, agent_colour, axes, finish
+from marlnb.plots.canvas import INK, OKABE_ITO, agent_colour, axes, finish, legend_outside, width_with_legend
 from marlnb.plots.interventions import OUTCOME_NAMES
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def causal_map(
     effects = [each.of(outcome, who) for each in units]
     x, y = np.array([each.unit for each in units]), np.array([effect.difference for effect in effects])
     interval = np.array([[effect.difference - effect.low, effect.high - effect.difference] for effect in effects]).T
-    ax = axes(ax, width=7.6)
+    ax = axes(ax, width=1.2 + width_with_legend(["not significant"]))
     colour = agent_colour(who, result.agents) if who in result.agents else OKABE_ITO[0]
     is_tested = any(effect.p_holm is not None for effect in effects)
     significant = np.array([e.p_holm is None or e.p_holm <= SIGNIFICANCE_LEVEL for e in effects], dtype=bool)
@@ -52,7 +52,7 @@ def causal_map(
             ax.errorbar(x[chosen], y[chosen], interval[:, chosen], linewidth=1.2, label=label, **style)
     ax.axhline(0, color=INK, linewidth=1.0)
     if is_tested:
-        ax.legend(frameon=False, fontsize=8.5, ncols=2)
+        legend_outside(ax)
     name = OUTCOME_NAMES.get(outcome, outcome)
     of = f" of {who}" if who else ""
     heading = title or f"{result.edit['edit']} of each unit of {units[0].site}: {name}{of}"

@@ -194,7 +194,10 @@ def test_figures_are_dark_on_white_in_a_dark_style() -> None:
 
 
 def test_legends_are_outside_the_axes() -> None:
-    for ax in (plots.development_curves(GROWTH), plots.tuning_curves(TUNING), plots.embedding_map(MAP)):
+    for ax in (
+        *(plots.development_curves(GROWTH), plots.tuning_curves(TUNING), plots.embedding_map(MAP)),
+        *(plots.event_response(EVENT), plots.role_map(ROLES)),
+    ):
         drawn(ax)
         legend = ax.get_legend()
         assert legend is not None

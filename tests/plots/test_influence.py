@@ -51,6 +51,7 @@ def test_shares_are_averaged_at_each_step() -> None:
     np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), [2, 5])
     np.testing.assert_allclose(ax.get_lines()[1].get_ydata(), [4, 6])
     drawn(ax)
+    assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1  # type: ignore[union-attr]
 
 
 def test_agents_are_side_by_side_largest_on_top() -> None:

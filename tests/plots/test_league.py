@@ -65,6 +65,8 @@ def test_the_last_point_is_the_rating_of_today(run: Run) -> None:
     left, right = plots.ratings_over_time(league)
     assert [line.get_label() for line in left.lines] == list(league.players)
     assert list(right.lines[0].get_ydata()) == [point.cyclic_share for point in history]
+    left.figure.draw_without_rendering()
+    assert left.get_legend().get_window_extent().x0 >= left.get_window_extent().x1  # type: ignore[union-attr]
     assert history[-1].matches == len(league.matches())
 
 

@@ -397,6 +397,8 @@ def test_long_names_neither_cover_the_data_nor_are_cut_off() -> None:
     levels = {"random policy": -1.0, "a scripted oracle that sees all": 9.0}
     estimate, frames = interval(0.2, 0.4), [1e6, 2e6]
     drawn = [
+        plots.attribution_over_time(attribution(feature_labels=names[:3])),
+        plots.attribution_by_agent(attribution(agents=names[:1])),
         plots.learning_curve(frames, {name: [k, k + 1] for k, name in enumerate(names)}, references=levels),
         plots.sample_efficiency(dict.fromkeys(names, (frames, estimate)), references=levels),
         plots.performance_profile(dict.fromkeys(names, estimate), [0.0, 1.0], note="a note of the scale, " * 9),
@@ -412,7 +414,7 @@ def test_long_names_neither_cover_the_data_nor_are_cut_off() -> None:
         ),
     ]
     assert [_cut_off(ax) for ax in drawn] == [[]] * len(drawn)
-    for ax in drawn[:4]:
+    for ax in drawn[:6]:
         legend = ax.get_legend()
         assert legend is not None and legend.get_window_extent().x0 >= ax.get_window_extent().x1
         assert not any(legend.get_window_extent().overlaps(text.get_window_extent()) for text in ax.texts)

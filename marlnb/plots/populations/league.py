@@ -97,12 +97,12 @@ def ratings_over_time(league: RunLeague, *, title: str = "Ratings over time") ->
     _check(bool(matches), league)
     by_frames = bool(league.config.learner)
     history = list(ratings_over_rounds(matches, league.events(), league.config.decay, by_frames=by_frames))
-    left, right = panels(2, width=5.4)
+    left, right = panels(2, width=2.5 + width_with_legend(league.players) / 2)
     x = [point.round for point in history]
     for number, player in enumerate(league.players):
         elo = [point.elo.get(player, np.nan) for point in history]
         left.plot(x, elo, label=player, **line_style(number) | {"markersize": 4.5})
-    left.legend(fontsize=8, frameon=False)
+    legend_outside(left)
     right.plot(x, [point.cyclic_share for point in history], color=INK, marker="o", markersize=4.5)
     right.set_ylim(-0.03, 1.03)
     finish(right, title="What Elo cannot show", x="round of the league", y="cyclic share of the log-odds")
