@@ -15,13 +15,10 @@ from marlnb.analysis.attribution.feature_groups import feature_names
 from marlnb.analysis.attribution.outputs import Target, To, resolve_output
 from marlnb.analysis.attribution.result import Attribution
 from marlnb.analysis.attribution.task import policy_of
-from marlnb.analysis.communication.counterfactuals import (
-    Divergence,
-    check_measure,
-    message_effects,
-)
+from marlnb.analysis.communication.divergence import Divergence, check_measure
 from marlnb.analysis.communication.feature_sources import FeatureSources, features_about, messages_of
 from marlnb.analysis.communication.influence_result import Influence, over_episodes
+from marlnb.analysis.communication.message_effects import message_effects
 from marlnb.analysis.data.rows import RowSource
 from marlnb.analysis.progress import AnalysisProgress
 from marlnb.errors import AnalysisError, unknown
@@ -46,7 +43,7 @@ def influence(
     baseline: Baseline | None = None,
     feature_sources: FeatureSources | None = None,
     measure: Divergence = "kl",
-    n_counterfactuals: int = 8,
+    n_counterfactuals: int = 32,
     policies: Mapping[str, Policy] | None = None,
     episodes: Sequence[int] | None = None,
     checkpoint: int | None = None,
@@ -60,9 +57,10 @@ def influence(
     Args:
         through: observation: mean absolute attribution to the features that carry information about the other agent,
             or for networks that read several agents' observations, to the other's whole observation. communication:
-            divergence of the agent's actions from those under counterfactual messages (Jaques et al. 2019), taken
-            from the same step of other episodes; for networks that read several agents' observations the other's
-            observation is exchanged. critic: mean absolute attribution of the value to the other's observation.
+            divergence of the agent's actions from their mean under counterfactual messages (Jaques et al. 2019,
+            equation 2), those of the same step of other episodes; for networks that read several agents' observations
+            the other's observation is exchanged. critic: mean absolute attribution of the value to the other's
+            observation.
         group: the influenced agents; None: all recorded groups with a policy.
         to: output that is explained, as in `attribute`; only for observation, and not value.
         target: as in `attribute`; only for observation.
@@ -70,8 +68,12 @@ def influence(
         baseline: as in `attribute`.
         feature_sources: features that carry information about other agents, by observer and other agent, for example
             `{"listener_0": {"speaker_0": ["message_*"]}}`; None: read from names such as MPE's.
-        measure: of communication: kl in nats, or total_variation from 0 to 1 (the only one for Q policies).
-        n_counterfactuals: of communication: messages from this many other episodes.
+        measure: of communication: kl in nats, or total_variation from 0 to 1 (the only one for Q policies). The kl of
+            continuous actions is the mean of those from each message, which is larger than that from their mixture.
+        n_counterfactuals: of communication: up to this many different messages are enumerated, weighted by the number
+            of other episodes that have them. Of more, and of whole observations, so many are drawn. A few draws have a
+            bias, as few episodes have: on a listener of three words, with 8 draws the kl was 4% and the total variation
+            3% too high, with 32 about 1%.
         policies: by group; None: those of the run.
         episodes: numbers of the episodes to use, or a mask of all episodes; None for all.
         checkpoint: iteration whose rows are read; required if a recording spans several.
@@ -80,10 +82,10 @@ def influence(
         progress: show how many rows of agents are explained, if it takes more than two seconds.
     Raises:
         AnalysisError: an unknown `through` or group; features whose source is ambiguous; no agent that receives
-            messages; a group without a critic.
+            messages; a group without a critic; n_counterfactuals below 1.
     """
     recording = opened_recording(recording)
-    _check_question(recording, through, group, to, target)
+    _check_question(recording, through, group, to, target, n_counterfactuals)
     groups = list(recording.groups) if group is None else [group]
     source = RowSource(recording, groups[0])
     policies = policies if policies is not None else source.policies(checkpoint)
@@ -104,7 +106,7 @@ def influence(
         checkpoint=checkpoint,
     )
     rows = source.rows(episodes, checkpoint)
-    by_row, messages = [], []
+    by_row, changes_by_row, messages = [], [], []
     with AnalysisProgress(f"influence through {through}", "rows", shown=progress) as shown:
         for policy in policy_of_group.values():
             agent_by_agent = through == "observation" and not policy.cross_agent
@@ -113,9 +115,10 @@ def influence(
             if through == "communication":
                 check_measure(policy, measure)
                 group_source = RowSource(recording, name)
-                sizes = message_effects(
+                sizes, changes = message_effects(
                     group_source, policy, rows, feature_sources, measure, n_counterfactuals, batch_size, seed, shown
                 )
+                changes_by_row.append(changes)
                 new_messages = _not_finite(sizes, group_source.acting(rows), policy.group, env)
             elif through == "critic":
                 attribution = explain(group=name, to="value", progress=shown)
@@ -125,11 +128,12 @@ def influence(
                 sizes, new_messages = _observation_effects(policy, env, feature_sources, explain_output)
             by_row.append(sizes)
             messages += [f"{name}: {text}" for text in new_messages]
-    values, low, high, n_episodes = over_episodes(np.concatenate(by_row, axis=1), rows.episode, seed)
+    changes_of_others = np.concatenate(changes_by_row, axis=1) if changes_by_row else None
+    values, low, high, n_episodes = over_episodes(np.concatenate(by_row, axis=1), rows.episode, seed, changes_of_others)
     description, units = _describe(through, to, target, measure, env, groups)
     return Influence(
         values=values,
-        low=low,
+        low=np.maximum(low, 0),  # sizes are never negative
         high=high,
         agents=tuple(agent for name in groups for agent in env.group(name).agents),
         sources=env.agents,
@@ -142,7 +146,9 @@ def influence(
     )
 
 
-def _check_question(recording: Recording, through: Through, group: str | None, to: To, target: Target) -> None:
+def _check_question(
+    recording: Recording, through: Through, group: str | None, to: To, target: Target, n_counterfactuals: int
+) -> None:
     if through not in get_args(Through):
         raise AnalysisError(unknown("way of influence", through, get_args(Through)))
     if through != "observation" and (to != "action" or target is not None):
@@ -151,6 +157,8 @@ def _check_question(recording: Recording, through: Through, group: str | None, t
         raise AnalysisError("use through='critic' for attributions of the value to observations")
     if group is not None and group not in recording.groups:
         raise AnalysisError(unknown("recorded group", group, recording.groups))
+    if n_counterfactuals < 1:
+        raise AnalysisError(f"n_counterfactuals must be at least 1; got {n_counterfactuals}")
 
 
 def _check_messages(

@@ -107,7 +107,9 @@ class Influence(Result):
         return self._html_table()
 
 
-def over_episodes(by_row: np.ndarray, episode: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+def over_episodes(
+    by_row: np.ndarray, episode: np.ndarray, seed: int, changes_of_others: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Mean over episodes of the means over their rows, with a 95% bootstrap interval.
 
     Whole episodes are drawn with replacement, never single steps, since the steps of an episode resemble each other.
@@ -115,13 +117,20 @@ def over_episodes(by_row: np.ndarray, episode: np.ndarray, seed: int) -> tuple[n
     Args:
         by_row: `[row, ...]`; NaN does not count.
         episode: `[row]`.
+        changes_of_others: `[row, ...]`, how each row changes the values of other episodes' rows, summed over these.
+            Their mean is about 0; they are part of what an episode contributes to the interval.
     Returns:
         mean `[...]`, low `[...]`, high `[...]` and the number of episodes.
     """
     numbers = np.unique(episode)
     means = np.stack([mean_of_finite(by_row[episode == number].astype(np.float64)) for number in numbers])
     known = np.isfinite(means)
+    drawn = means
+    if changes_of_others is not None:
+        n_rows = np.stack([np.isfinite(by_row[episode == number]).sum(0) for number in numbers])
+        changes = np.stack([changes_of_others[episode == number].sum(0) for number in numbers]) / np.maximum(n_rows, 1)
+        drawn = means + changes - mean_of_finite(np.where(known, changes, np.nan))
     weights = bootstrap_weights(len(numbers), N_BOOTSTRAP, np.random.default_rng(seed))
     with np.errstate(invalid="ignore"):
-        samples = np.tensordot(weights, np.where(known, means, 0), 1) / np.tensordot(weights, known, 1)
+        samples = np.tensordot(weights, np.where(known, drawn, 0), 1) / np.tensordot(weights, known, 1)
     return mean_of_finite(means), *percentile_interval(samples), len(numbers)

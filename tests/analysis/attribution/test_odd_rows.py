@@ -22,8 +22,8 @@ from marlnb.analysis.attribution.target import AttributionTarget
 from marlnb.analysis.attribution.task import choose_policy
 from marlnb.analysis.attribution.value_decomposition import ValueDecomposition, decompose_value
 from marlnb.analysis.communication.communication import communication
-from marlnb.analysis.communication.counterfactuals import message_effects
 from marlnb.analysis.communication.influence import _by_source, influence
+from marlnb.analysis.communication.message_effects import message_effects
 from marlnb.analysis.data.rows import RowSource
 from marlnb.analysis.progress import AnalysisProgress
 from marlnb.errors import AnalysisError, ConfigError, ShapeError
@@ -113,7 +113,7 @@ def test_messages_have_an_effect_only_where_the_receiver_acts(recording: Recordi
     with AnalysisProgress("messages", "rows", shown=False) as progress:
         options = (policy, rows, None, "total_variation", 2, 4096, 0, progress)
         always, here = (
-            message_effects(RowSource(opened, "listener"), *options)[:, 0, 0] for opened in (recording, waiting)
+            message_effects(RowSource(opened, "listener"), *options)[0][:, 0, 0] for opened in (recording, waiting)
         )
     np.testing.assert_array_equal(here[acted], always[acted])
     assert np.isnan(here[~acted]).all() and always[~acted].any()

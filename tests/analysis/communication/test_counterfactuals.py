@@ -1,47 +1,46 @@
-"""Divergences of actions with several components, by hand."""
+"""Counterfactual messages of a few rows, by hand."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
-from marlnb.analysis.communication.counterfactuals import divergence
-from marlnb.analysis.data.rows import RowBatch
-from marlnb.models.networks.configs.mlp import MLPConfig
-from marlnb.models.policies.actor_critic import ActorCritic
-from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
+from marlnb.analysis.communication.counterfactuals import counterfactuals_of
+from marlnb.analysis.data.rows import Rows
+from marlnb.errors import AnalysisError
 
-
-def test_total_variation_is_the_mean_over_components_and_kl_their_sum() -> None:
-    """Large weights make choices nearly certain, and the other observation turns them around: a sum exceeds 1."""
-    group = GroupSpec("a", ("a_0",), ObservationSpec((1,)), ActionSpec("multi_discrete", n=(2, 3)))
-    torch.manual_seed(0)
-    policy = ActorCritic(group, EnvSpec("test", (group,)), MLPConfig(hidden=(4,)), MLPConfig(hidden=(4,))).eval()
-    with torch.no_grad():
-        for parameter in policy.parameters():
-            parameter.mul_(200)
-    observation, other = torch.full((1, 1, 1), 1.0), torch.full((1, 1, 1, 1), -1.0)
-    batch = RowBatch({"a": observation}, torch.zeros(1, 1, 2), torch.ones(1, 1, dtype=torch.bool))
-    p, q = (policy.logits(x)[0][0, 0].double().detach() for x in (observation, other[0]))
-    parts = [(a.softmax(-1).numpy(), b.softmax(-1).numpy()) for a, b in zip(p.split([2, 3]), q.split([2, 3]))]
-    variation = [0.5 * np.abs(a - b).sum() for a, b in parts]
-    assert sum(variation) > 1.2
-    result = divergence(policy, batch, observation, other, "total_variation").item()
-    assert result == pytest.approx(np.mean(variation), abs=1e-5) and result <= 1
-    kl = sum((a * np.log(a / b)).sum() for a, b in parts)
-    assert divergence(policy, batch, observation, other, "kl").item() == pytest.approx(kl, rel=1e-4)
+ROWS = Rows(np.arange(9), np.repeat([0, 1, 2], 3), np.tile([0, 1, 2], 3))
+COUNTS = np.array([1, 1, 0, 1, 0, 0, 1, 1, 1], bool)
+"""The agent acts for two steps in episode 0, for one in episode 1, and for three in episode 2."""
 
 
-def test_a_forbidden_choice_has_no_part_in_a_divergence() -> None:
-    """Without choice 2 the probabilities are (0.5, 0.5) at observation 0 and (0.9, 0.1) at 1."""
-    group = GroupSpec("a", ("a_0",), ObservationSpec((1,)), ActionSpec("discrete", n=(3,)), has_action_mask=True)
-    policy = ActorCritic(group, EnvSpec("test", (group,)), MLPConfig(hidden=()), MLPConfig(hidden=(4,))).eval()
-    p, q = torch.tensor([0.5, 0.5, 9.0]).log(), torch.tensor([0.9, 0.1, 0.2]).log()
-    with torch.no_grad():
-        policy.actor.network.head.bias.copy_(p)  # type: ignore[union-attr, operator]
-        policy.actor.network.head.weight[..., 0] = q - p  # type: ignore[union-attr, index, operator]
-    observation, mask = torch.zeros(1, 1, 1), torch.tensor([[[True, True, False]]])
-    batch = RowBatch({"a": observation}, torch.zeros(1, 1), torch.ones(1, 1, dtype=torch.bool), action_mask=mask)
-    result = divergence(policy, batch, observation, torch.ones(1, 1, 1, 1), "total_variation")
-    assert result.item() == pytest.approx(0.4, abs=1e-6)
+def test_drawn_messages_are_of_different_episodes() -> None:
+    drawn = counterfactuals_of(ROWS, COUNTS, None, 20, 0, "a")
+    counted = [
+        sorted(positions[weights > 0].tolist()) for positions, weights in zip(drawn.positions.T, drawn.weights.T)
+    ]
+    used = [[3, 6], [7], [2] * 20, [0, 6], [4] * 20, [5] * 20, [0, 3], [1], [0, 1, 3]]
+    assert counted == used
+    one = counterfactuals_of(ROWS, COUNTS, None, 1, 0, "a").positions[0]
+    assert all(other in of_row for other, of_row in zip(one, used))
+
+
+def test_listed_messages_are_weighted_by_the_other_episodes_that_have_them() -> None:
+    """At step 0 the messages are 5, 6 and 5. A row that is alone at its step is given those of any step."""
+    messages = np.array([5, 6, 9, 6, 9, 9, 5, 5, 6])[:, None]
+    listed = counterfactuals_of(ROWS, COUNTS, messages, 2, 0, "a")
+    assert listed.weights[:, COUNTS].tolist() == [[1, 1, 2, 1, 0, 1], [1, 0, 0, 1, 1, 2]]
+    assert not listed.weights[:, ~COUNTS].any()
+    for message, positions, weights in zip((5, 6), listed.positions, listed.weights):
+        assert (messages[positions, 0] == message).all()
+        same_step = (ROWS.t[positions] == ROWS.t) | (ROWS.t == 2)
+        assert same_step[weights > 0].all()
+    assert listed.same[0] == listed.same[6] and len(np.unique(listed.same)) == 8
+    assert len(counterfactuals_of(ROWS, COUNTS, messages, 1, 0, "a").positions) == 1
+
+
+def test_messages_need_several_episodes() -> None:
+    with pytest.raises(AnalysisError, match="but a takes part in one of these episodes only"):
+        counterfactuals_of(ROWS, ROWS.episode == 1, None, 1, 0, "a")
+    never_acting = counterfactuals_of(ROWS, ROWS.t > 9, np.zeros((9, 1)), 1, 0, "a")
+    assert never_acting.positions[0].tolist() == ROWS.index.tolist()

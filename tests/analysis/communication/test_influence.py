@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +11,14 @@ import pytest
 import torch
 
 from marlnb.analysis.attribution.attribute import attribute
-from marlnb.analysis.communication.counterfactuals import counterfactual_rows
+from marlnb.analysis.communication.counterfactuals import counterfactuals_of
+from marlnb.analysis.communication.divergence import Divergence
 from marlnb.analysis.communication.feature_sources import features_about
 from marlnb.analysis.communication.influence import influence
 from marlnb.analysis.communication.influence_result import Influence, over_episodes
 from marlnb.analysis.data.rows import Rows
 from marlnb.errors import AnalysisError
+from marlnb.models.policies.policy import Policy
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
@@ -63,7 +65,7 @@ def test_the_divergence_by_hand(talk: Recording, run: Run) -> None:
     )
     keep = np.isin(talk.rows["episode"], range(20))
     rows = Rows(np.flatnonzero(keep), talk.rows["episode"].to_numpy()[keep], talk.rows["t"].to_numpy()[keep])
-    drawn = counterfactual_rows(rows, np.ones(len(rows), bool), 1, 4, "listener_0")[0]
+    drawn = counterfactuals_of(rows, np.ones(len(rows), bool), None, 1, 4, "listener_0").positions[0]
     assert (rows.episode[drawn] != rows.episode).all() and (rows.t[drawn] == rows.t).all()
     seen = talk.steps("listener", "observation").to_numpy()[keep]
     other = seen.copy()
@@ -72,6 +74,87 @@ def test_the_divergence_by_hand(talk: Recording, run: Run) -> None:
     before, after = (policy.logits(torch.from_numpy(x))[0].softmax(-1).detach().numpy() for x in (seen, other))
     distance = 0.5 * np.abs(before - after).sum(-1)[:, 0]
     assert result.of("listener_0", "speaker_0")[0] == pytest.approx(distance.mean(), rel=1e-3) and distance.max() > 1e-5
+
+
+@pytest.fixture(scope="module")
+def listening(run: Run) -> Mapping[str, Policy]:
+    """Policies whose listener depends on the messages."""
+    policies = run.policies()
+    actor = policies["listener"].actor
+    with torch.no_grad():
+        actor.network.hidden[0].linear.weight[:, 8:] *= 30
+        actor.network.head.weight.mul_(100)
+    return policies
+
+
+@pytest.fixture(scope="module")
+def skewed(talk: Recording, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
+    """Word 0 in 32 of 40 episodes, words 1 and 2 in four each."""
+    observation = talk.steps("listener", "observation").to_numpy()
+    words = np.repeat([0, 1, 2], [32, 4, 4])[np.unique(talk.rows["episode"], return_inverse=True)[1]]
+    observation[:, 0, 8:] = np.eye(3)[words]
+    path = tmp_path_factory.mktemp("skewed") / "skewed.h5"
+    with copy_with(talk, path, "listener", observation=observation) as opened:
+        yield opened
+
+
+class Enumeration:
+    """Equation 2 of Jaques et al. with the frequencies of the words in the other episodes, in numpy."""
+
+    def __init__(self, recording: Recording, policies: Mapping[str, Policy]) -> None:
+        observation = torch.from_numpy(recording.steps("listener", "observation").to_numpy())
+        words, self.word = np.unique(observation[:, 0, 8:].numpy(), axis=0, return_inverse=True)
+        self.word = self.word.reshape(-1)
+        self.t, self.episode = (recording.rows[name].to_numpy() for name in ("t", "episode"))
+        probabilities = []
+        for word in torch.from_numpy(words):
+            observation[:, 0, 8:] = word
+            logits = policies["listener"].logits(observation)[0][:, 0].detach().double()
+            probabilities.append(logits.softmax(-1).numpy())
+        self.p = np.stack(probabilities, axis=1)  # [row, word, action]
+
+    def value(self, measure: str, episodes: np.ndarray) -> float:
+        """The mean over rows; in the KL divergence a row's own word counts half."""
+        chosen = np.isin(self.episode, episodes)
+        p, word, t = self.p[chosen], self.word[chosen], self.t[chosen]
+        own = np.eye(p.shape[1])[word]  # [row, word]
+        frequency = np.stack([own[t == step].sum(0) for step in range(t.max() + 1)])[t] - own
+        frequency += 0.5 * own if measure == "kl" else 0
+        mean = np.einsum("rw,rwa->ra", frequency / frequency.sum(1, keepdims=True), p)
+        actual = p[np.arange(len(p)), word]
+        by_row = actual * np.log(actual / mean) if measure == "kl" else 0.5 * np.abs(actual - mean)
+        return float(by_row.sum(-1).mean())
+
+    def standard_error(self, measure: str) -> float:
+        """The jackknife's over episodes, which includes the noise of the frequencies."""
+        episodes = np.unique(self.episode)
+        values = [self.value(measure, episodes[episodes != left_out]) for left_out in episodes]
+        return float(np.sqrt((len(episodes) - 1) * np.var(values)))
+
+
+@pytest.mark.parametrize("measure", ["kl", "total_variation"])
+def test_few_messages_are_enumerated(
+    skewed: Recording, talk: Recording, listening: Mapping[str, Policy], measure: Divergence
+) -> None:
+    enumeration = Enumeration(skewed, listening)
+    value, low, high = influence(skewed, "communication", policies=listening, measure=measure).of(
+        "listener_0", "speaker_0"
+    )
+    assert value == pytest.approx(enumeration.value(measure, enumeration.episode), rel=1e-4) and value > 0.05
+    assert (high - low) / (2 * 1.96) == pytest.approx(enumeration.standard_error(measure), rel=0.2)
+    mixed = Enumeration(talk, listening)
+    result = influence(talk, "communication", policies=listening, measure=measure)
+    expected = mixed.value(measure, mixed.episode)
+    assert result.of("listener_0", "speaker_0")[0] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_few_drawn_messages_have_little_bias(talk: Recording, listening: Mapping[str, Policy]) -> None:
+    """Without the half weight of the row's own message, the first value is about three times the second."""
+    drawn, listed = (
+        influence(talk, "communication", policies=listening, n_counterfactuals=n, group="listener") for n in (3, 32)
+    )
+    value = drawn.of("listener_0", "speaker_0")[0]
+    assert value == pytest.approx(listed.of("listener_0", "speaker_0")[0], rel=0.1)
 
 
 def test_attribution_of_a_critic(recording: Recording) -> None:
@@ -99,16 +182,6 @@ def test_networks_that_read_several_agents(hearing: Recording) -> None:
     critic = influence(hearing, "critic")  # IPPO's: each agent's from its own observation
     assert (critic.values[off] == 0).all() and (np.diag(critic.values) > 0).all()
     assert "NOT TO BE TRUSTED" in repr(critic) and len(critic.table()) == 9
-
-
-def test_counterfactuals_by_hand() -> None:
-    """The agent acts for two steps in episode 0, for one in episode 1, and for three in episode 2."""
-    rows = Rows(np.arange(9), np.repeat([0, 1, 2], 3), np.tile([0, 1, 2], 3))
-    drawn = counterfactual_rows(rows, np.array([1, 1, 0, 1, 0, 0, 1, 1, 1], bool), 20, 0, "a")
-    assert [sorted(set(of_row)) for of_row in drawn.T] == [[3, 6], [7], [2], [0, 6], [4], [5], [0, 3], [1], [0, 1, 3]]
-    with pytest.raises(AnalysisError, match="but a takes part in one of these episodes only"):
-        counterfactual_rows(rows, rows.episode == 1, 1, 0, "a")
-    assert counterfactual_rows(rows, rows.t > 9, 1, 0, "a")[0].tolist() == rows.index.tolist()
 
 
 def test_a_message_that_is_always_the_same_has_no_influence_where_agents_die(
@@ -163,6 +236,8 @@ def test_invalid_requests_are_rejected(recording: Recording) -> None:
         influence(recording, "critics")  # type: ignore[arg-type]
     with pytest.raises(AnalysisError, match="recorded group"):
         influence(recording, "critic", group="talker")
+    with pytest.raises(AnalysisError, match="n_counterfactuals must be at least 1; got 0"):
+        influence(recording, "communication", n_counterfactuals=0)
     feature_sources = {"listener_0": {"speaker_9": ["message_*"]}}
     with pytest.raises(AnalysisError, match="no agent 'speaker_9' in feature_sources"):
         influence(recording, "observation", feature_sources=feature_sources)
