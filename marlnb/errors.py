@@ -99,6 +99,10 @@ class AnalysisError(MarlnbError):
     """An analysis cannot be computed from a recording or a policy."""
 
 
+class NoExactValueError(AnalysisError):
+    """A player has no exact exploitability, as one with memory, or in a game whose states are not listed."""
+
+
 class BatchError(MarlnbError):
     """A batch of notebooks cannot be planned, started, found or queried."""
 

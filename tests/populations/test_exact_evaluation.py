@@ -10,9 +10,9 @@ import torch
 
 import marlnb as mnb
 from marlnb.envs.games.tree import BiasedRPSConfig
-from marlnb.errors import AnalysisError
-from marlnb.models.policies.policy import ActContext
-from marlnb.populations.exact_evaluation import mixture_weights
+from marlnb.errors import AnalysisError, NoExactValueError
+from marlnb.models.policies.policy import ActContext, Policy
+from marlnb.populations.exact_evaluation import behaviour, mixture_weights, perfect_response, tree_of
 from marlnb.populations.ratings.exploitability import uniform
 from marlnb.populations.ratings.matrix_games import nash_conv
 
@@ -50,18 +50,79 @@ def test_players_and_mixtures_of_a_league(tmp_path: Path) -> None:
     assert not set(np.unique(payoff.win_rates)) <= {0.0, 0.5, 1.0}  # leads count in proportion
 
 
+def strategy(policy: Policy, row: int = 0) -> np.ndarray:
+    """`[action]`, what an agent of a group plays in this game, whose players observe their number only."""
+    seats = [int(agent[-1]) for agent in policy.group.agents]
+    mask = torch.ones(1, len(seats), 3, dtype=torch.bool)
+    logits = policy.act(torch.eye(2)[seats][None], action_mask=mask).logits[0, row]
+    return np.asarray(logits.detach().double().softmax(-1))
+
+
+def test_players_in_groups_of_their_own(tmp_path: Path) -> None:
+    words = ("env=tree/biased_rps", "algorithm.lr=0.01", "frames=256")
+    groups = (
+        "groups.second=[player_1]",
+        "groups.first=[player_0]",
+        "algorithms.first=ippo",
+        "+algorithms.first.lr=0.1",
+    )
+    run = train(tmp_path / "run", *words, *groups)
+    x, y = (strategy(run.policies()[group]) for group in ("first", "second"))
+    assert abs(x - y).max() > 0.02
+    assert mnb.exploitability(run) == pytest.approx(nash_conv(PAYOFFS, x, y) / 2, abs=1e-4)
+    assert perfect_response(run, "first") == pytest.approx((-x @ PAYOFFS).max(), abs=1e-4)
+    assert perfect_response(run, "second") == pytest.approx((PAYOFFS @ y).max(), abs=1e-4)
+    turned = train(tmp_path / "turned", *words, "groups.all=[player_1,player_0]")
+    y, x = (strategy(turned.policies()["all"], row) for row in range(2))
+    assert abs(x - y).max() > 1e-4
+    assert behaviour(turned.policies(), tree_of(turned)) == pytest.approx(np.stack((x, y)), abs=1e-6)
+
+
+def test_a_group_without_a_network_plays_its_random_or_its_only_choice(tmp_path: Path) -> None:
+    words = ("env=tree/biased_rps", "groups.first=[player_0]", "groups.second=[player_1]", "frames=128")
+    for algorithm, y in (("random", np.full(3, 1 / 3)), ("no_op", np.eye(3)[0])):
+        run = train(tmp_path / algorithm, *words, f"algorithms.second={algorithm}")
+        x = strategy(run.policies()["first"])
+        assert mnb.exploitability(run) == pytest.approx(nash_conv(PAYOFFS, x, y) / 2, abs=1e-4)
+
+
+def test_a_league_whose_sides_have_players_of_their_own(tmp_path: Path) -> None:
+    words = ("env=tree/biased_rps", "groups.second=[player_1]", "groups.first=[player_0]", "algorithm.lr=0.01")
+    options = ("league=fictitious", "league.snapshot_frames=128", "frames=1024")
+    league = train(tmp_path / "run", *words, *options).league
+    strategies: dict[str, list[np.ndarray]] = {"first": [], "second": []}
+    for name, player in league.history.playing.items():
+        if player.is_snapshot:
+            strategies[player.side].append(strategy(league[name].policies()[player.side]))
+    name = next(name for name, player in league.history.playing.items() if player.side == "first")
+    x, y = (np.mean(each, axis=0) for each in strategies.values())
+    played = strategy(league[name].policies()["first"])
+    assert mnb.exploitability(league[name]) == pytest.approx((-played @ PAYOFFS).max(), abs=1e-4)
+    assert mnb.league_exploitability(league, "uniform") == pytest.approx(nash_conv(PAYOFFS, x, y) / 2, abs=1e-4)
+    assert 0 < mnb.league_exploitability(league, "nash") != mnb.league_exploitability(league, "uniform")
+
+
+def test_the_equilibrium_between_two_sides() -> None:
+    tree = BiasedRPSConfig().tree
+    rock, paper, scissors = (np.tile(row, (2, 1)) for row in np.eye(3))
+    first, second = mixture_weights(tree, ((rock, paper, scissors), (scissors, rock, paper)), "nash")
+    assert first == pytest.approx(np.array([1, 10, 5]) / 16) and second == pytest.approx(np.array([5, 1, 10]) / 16)
+    first, second = mixture_weights(tree, ((rock, paper, scissors), (paper,)), "nash")
+    assert first == pytest.approx([0, 0, 1]) and second == pytest.approx([1])
+
+
 def test_errors(tmp_path: Path) -> None:
     other = train(tmp_path / "other", "env=matrix/climbing", "frames=128")
     with pytest.raises(AnalysisError, match=r"states are listed, such as tree/biased_rps.*got matrix/climbing"):
         mnb.exploitability(other)
     recurrent = train(tmp_path / "gru", "env=tree/biased_rps", "model=gru", "frames=128")
-    with pytest.raises(AnalysisError, match="recurrent"):
+    with pytest.raises(NoExactValueError, match=r"recurrent network.*mnb.best_response"):
         mnb.exploitability(recurrent)
     tree = BiasedRPSConfig().tree
-    with pytest.raises(AnalysisError, match="no snapshots yet"):
-        mixture_weights(tree, (), "nash")
+    with pytest.raises(NoExactValueError, match="no snapshots yet"):
+        mixture_weights(tree, ((),), "nash")
     with pytest.raises(AnalysisError, match="'mean'"):
-        mixture_weights(tree, (uniform(tree),), "mean")  # type: ignore[arg-type]
+        mixture_weights(tree, ((uniform(tree),),), "mean")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("game", ["kuhn_poker", "kuhn_poker(players=3)"])

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from marlnb.config import EnvConfig
-from marlnb.envs.games.config import numbered
 from marlnb.envs.games.game import Game, Outcome
 from marlnb.envs.games.tree_tables import CHANCE, TERMINAL, GameTree
 from marlnb.errors import EnvError
@@ -26,7 +25,7 @@ class TreeGame(Game):
         width = tree.observations.shape[-1]
         group = GroupSpec(
             "player",
-            numbered("player", tree.n_players),
+            tree.agents,
             ObservationSpec((width,)),
             ActionSpec("discrete", (tree.n_actions,)),
             has_action_mask=True,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from marlnb.envs.games.config import numbered
 from marlnb.errors import EnvBuildError
 
 CHANCE, TERMINAL = -1, -2
@@ -52,6 +53,11 @@ class GameTree:
     @property
     def n_players(self) -> int:
         return int(self.returns.shape[1])
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """`[player]`, their names in the environment."""
+        return numbered("player", self.n_players)
 
     @property
     def n_information_states(self) -> int:
