@@ -37,8 +37,10 @@ def exploitability(player: Run | LeaguePlayer) -> float:
     equilibrium. It is exact: no games are played. In games whose returns do not add up to 0, it is what the opponent
     wins more than the policy itself.
 
-    Where groups have policies of their own, each acts in its seats. Of a player of a league that takes one side only,
-    it is what the opponent wins in the other seat; in an equilibrium that is the game's value there.
+    The policy is what a player plays in a league: Q-learning takes the action of the largest Q value, without
+    exploration, as in evaluations; others draw their actions. Where groups have policies of their own, each acts in its
+    seats. Of a player of a league that takes one side only, it is what the opponent wins in the other seat; in an
+    equilibrium that is the game's value there.
 
     Source: OpenSpiel, algorithms/tabular_exploitability.
 
@@ -136,7 +138,7 @@ def tree_of(player: Run | LeaguePlayer) -> GameTree:
 def behaviour(policies: Mapping[str, Policy], tree: GameTree) -> np.ndarray:
     """The probability of each action by the policy of the player whose turn it is, `[information state, action]`.
 
-    Agents without a network have the probabilities of their random choice,
+    Policies of Q values take the largest one. Agents without a network have the probabilities of their random choice,
     or take one action for certain.
 
     Raises:
@@ -163,7 +165,7 @@ def _choices(policy: Policy, tree: GameTree, states: np.ndarray, seats: Sequence
     mask[index, row] = torch.as_tensor(tree.allowed[states])
     observation = torch.as_tensor(tree.observations[states][:, seats], dtype=torch.float32)
     output = policy.act(observation, action_mask=mask, explore=False)
-    if not output.logits.shape[-1]:
+    if policy.greedy or not output.logits.shape[-1]:
         chances = torch.nn.functional.one_hot(output.action[index, row], tree.n_actions).double()
     else:
         chances = output.logits[index, row].double().softmax(-1)

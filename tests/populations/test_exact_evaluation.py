@@ -58,6 +58,16 @@ def strategy(policy: Policy, row: int = 0) -> np.ndarray:
     return np.asarray(logits.detach().double().softmax(-1))
 
 
+def test_policies_of_q_values_take_the_largest_one(tmp_path: Path) -> None:
+    learning = ("algorithm=iql", "algorithm.learning_starts=64", "n_envs=8", "rollout_steps=16", "tuned=false")
+    words = ("env=tree/biased_rps", *learning, "league=self_play", "frames=512")
+    run = mnb.train(mnb.Experiment.compose(*words), tmp_path / "run", progress=False)
+    for player in (run, run.league["main_0"], *run.league["main_0"].snapshots):
+        action = player.policies()["player"].act(torch.eye(2)[None], explore=False).action[0]
+        x, y = np.eye(3)[action]
+        assert mnb.exploitability(player) == pytest.approx(nash_conv(PAYOFFS, x, y) / 2)
+
+
 def test_players_in_groups_of_their_own(tmp_path: Path) -> None:
     words = ("env=tree/biased_rps", "algorithm.lr=0.01", "frames=256")
     groups = (
