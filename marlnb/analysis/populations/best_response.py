@@ -12,11 +12,10 @@ from marlnb.analysis.populations.round_robin import pair_match
 from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.codec import to_json
 from marlnb.config import AlgorithmConfig
-from marlnb.envs.games.tree import TreeConfig
-from marlnb.errors import AnalysisError, unknown
+from marlnb.errors import AnalysisError, NoExactValueError, unknown
 from marlnb.experiment import Experiment
 from marlnb.populations.builders.best_response import RESPONSE, BestResponseConfig
-from marlnb.populations.exact_evaluation import exploitability
+from marlnb.populations.exact_evaluation import perfect_response
 from marlnb.populations.league.roster import is_symmetric
 from marlnb.populations.matches.seating import label_of, league_rules, match_sides, player_side
 from marlnb.populations.run_league import LeaguePlayer
@@ -95,7 +94,7 @@ def best_response(
         mean_return=returns.mean,
         low=returns.low,
         high=returns.high,
-        exact=exploitability(fixed) if isinstance(experiment.env, TreeConfig) else None,
+        exact=_exact(fixed, side),
         both_sides=len(games.seatings) > 1,
         games=games,
         run=trained,
@@ -130,6 +129,14 @@ def _experiment(fixed: Run | LeaguePlayer, algorithm: AlgorithmConfig | None, si
         evaluate_every=0,
         tuned=None,
     )
+
+
+def _exact(fixed: Run | LeaguePlayer, side: str) -> float | None:
+    """The mean return of a perfect response; None: the player has no exact value."""
+    try:
+        return perfect_response(fixed, side)
+    except NoExactValueError:
+        return None
 
 
 def _with_stored_path(experiment: Experiment, folder: str | os.PathLike[str]) -> Experiment:

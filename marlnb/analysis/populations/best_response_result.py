@@ -27,8 +27,8 @@ class BestResponse(Result):
         mean_return: of the opponent in new games, averaged over the sides that it takes.
         low: lower end of its 95% interval over games.
         high: upper end of that interval.
-        exact: the player's exploitability, which is the mean return of a perfect response; None where the game's states
-            are not listed.
+        exact: the mean return of a perfect response, in a zero-sum game the player's exploitability; None where the
+            game's states are not listed, or the player has a memory.
         both_sides: whether the opponent takes each side.
         games: the match in which it was measured.
         run: the opponent's training.

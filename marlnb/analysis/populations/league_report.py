@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 
@@ -23,8 +24,7 @@ from marlnb.analysis.populations.round_robin import Results, round_robin
 from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.codec import to_json
 from marlnb.disk import write_atomically
-from marlnb.envs.games.tree import TreeConfig
-from marlnb.errors import AnalysisError
+from marlnb.errors import AnalysisError, NoExactValueError
 from marlnb.experiment import Experiment
 from marlnb.populations.builders.history import MAIN
 from marlnb.populations.builders.self_play import SelfPlayConfig
@@ -196,14 +196,13 @@ def _nash_of_two(rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def _exact(league: RunLeague, control: RunLeague | None) -> dict[Key, float]:
-    """Differences of exact exploitability, where the game's states are listed."""
-    env = league.run.experiment.env
-    if control is None or not isinstance(env, TreeConfig):
-        return {}
-    last = exploitability(_main(control))
-    values = {("exploitability of the main minus the control's", 0.0, "lower"): exploitability(_main(league)) - last}
-    has_snapshots = any(player.is_snapshot for player in league.history.playing.values())
-    if has_snapshots and not env.tree.is_merged and env.tree.n_players == 2:
+    """Differences of exact exploitability, as far as both have an exact value."""
+    values: dict[Key, float] = {}
+    if control is None:
+        return values
+    with suppress(NoExactValueError):
+        last = exploitability(_mains(control))
+        values["exploitability of the main minus the control's", 0.0, "lower"] = exploitability(_mains(league)) - last
         name = "exploitability of the league's Nash mixture minus the control's"
         values[name, 0.0, "lower"] = league_exploitability(league, "nash") - last
     return values
@@ -237,6 +236,12 @@ def _population(league: RunLeague, n: int) -> list[LeaguePlayer]:
 
 def _main(league: RunLeague) -> LeaguePlayer:
     return _population(league, 1)[0]
+
+
+def _mains(league: RunLeague) -> LeaguePlayer | Run:
+    """The main player, or the run, which acts by the first player of each side, where sides have their own."""
+    main = _main(league)
+    return main if main.player.side == ANY_SIDE else league.run
 
 
 def _leagues(runs: RunsLike) -> list[RunLeague]:

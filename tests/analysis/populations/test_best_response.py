@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import marlnb as mnb
 from marlnb.algorithms.configs.ppo import IPPOConfig
@@ -114,6 +115,20 @@ def test_where_sides_differ_each_other_side_gets_a_response(tmp_path: Path) -> N
     assert other.games.a == "agent_response_0" and other.run.path != result.run.path
     resumed = mnb.resume(result.run, frames=512, progress=False)  # the checkpoint has both sides
     assert set(resumed.policies()) == {"adversary", "agent"}
+
+
+def test_what_a_perfect_response_wins_where_it_has_one_seat_or_is_not_known(tmp_path: Path) -> None:
+    words = (*RPS[:2], "n_envs=2", "rollout_steps=16", "algorithm.epochs=1", "frames=32")
+    options = {"env_steps": 32, "episodes": 4, "progress": False}
+    sides = trained(tmp_path / "sides", *words, "groups.first=[player_0]", "groups.second=[player_1]")
+    result = mnb.best_response(sides, side="second", **options)  # type: ignore[arg-type]
+    chances = sides.policies()["second"].act(torch.tensor([[[0.0, 1.0]]])).logits[0, 0].softmax(-1)
+    rewards = torch.tensor([[0.0, -25, 50], [25, 0, -5], [-50, 5, 0]]) @ chances  # of rock, paper and scissors
+    assert result.exact == pytest.approx(float(rewards.max()), abs=1e-3)
+    assert "a perfect response has" in result.verdict
+    recurrent = trained(tmp_path / "gru", *words, "model=gru")
+    result = mnb.best_response(recurrent, **options)  # type: ignore[arg-type]
+    assert result.exact is None and "perfect" not in result.verdict
 
 
 def test_the_algorithm_of_a_response_is_that_of_its_group(tmp_path: Path) -> None:

@@ -109,6 +109,21 @@ def test_a_league_and_its_control(tmp_path: Path, capsys: pytest.CaptureFixture[
         mnb.league_report(runs[0], longer)
 
 
+@pytest.mark.parametrize(
+    ("words", "n_exact"), [(("model=gru",), 0), (("groups.first=[player_0]", "groups.second=[player_1]"), 2)]
+)
+def test_a_report_has_the_exact_measures_that_there_are(words: tuple[str, ...], n_exact: int, tmp_path: Path) -> None:
+    small = [word for word in (*WORDS, *words) if not word.startswith("model.")]
+    experiment = mnb.Experiment.compose(*small, "league=self_play", "league.snapshot_frames=128")
+    league = mnb.train(experiment, tmp_path / "league", progress=False)
+    control = mnb.train(mnb.league_control(experiment), tmp_path / "control", progress=False)
+    measures = mnb.league_report(league, control, players=2, episodes=4, progress=False).measures
+    exact = [measure for measure in measures if measure.name.startswith("exploitability")]
+    assert len(exact) == n_exact and len(measures) == 2 + n_exact
+    if exact:
+        assert exact[0].values[0] == pytest.approx(mnb.exploitability(league) - mnb.exploitability(control))
+
+
 def test_a_control_in_an_environment_with_other_options_is_an_error(tmp_path: Path) -> None:
     words = ("env=game/disc", "league=fictitious", "frames=128", *WORDS[1:6])
     runs = [
