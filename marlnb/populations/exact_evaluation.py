@@ -47,8 +47,8 @@ def exploitability(player: Run | LeaguePlayer) -> float:
     Args:
         player: a run, or a player or snapshot of a league, in an environment `tree/…`.
     Raises:
-        NoExactValueError: the environment's states are not listed, the policy has a memory, or the player takes one of
-            more than two seats.
+        NoExactValueError: the environment's states are not listed, the policy has a memory or reads what other players
+            observe, or the player takes one of more than two seats.
     """
     if player_side(player) != ANY_SIDE:
         return perfect_response(player, player_side(player))
@@ -142,7 +142,8 @@ def behaviour(policies: Mapping[str, Policy], tree: GameTree) -> np.ndarray:
     or take one action for certain.
 
     Raises:
-        NoExactValueError: a policy has a memory, so that its choice is no function of the observation.
+        NoExactValueError: a policy has a memory, or reads what other players observe, so that its choice is no function
+            of the information state.
     """
     first = tree.first_of
     probabilities = np.zeros((len(first), tree.n_actions))
@@ -150,6 +151,14 @@ def behaviour(policies: Mapping[str, Policy], tree: GameTree) -> np.ndarray:
         seats = [tree.agents.index(agent) for agent in policy.group.agents]
         own = np.isin(tree.player[first], seats)
         probabilities[own] = _choices(policy, tree, first[own], seats)
+        if policy.cross_agent:
+            states = np.flatnonzero(np.isin(tree.player, seats))
+            expected = probabilities[tree.information[states]]
+            if not np.allclose(_choices(policy, tree, states, seats), expected, atol=1e-5):
+                raise NoExactValueError(
+                    "exact exploitability needs a policy that acts by what its own player knows; the network of "
+                    f"{policy.group.name!r} reads what other players observe"
+                )
     return probabilities
 
 

@@ -135,6 +135,16 @@ def test_errors(tmp_path: Path) -> None:
         mixture_weights(tree, ((uniform(tree),),), "mean")  # type: ignore[arg-type]
 
 
+def test_a_network_that_reads_what_other_players_observe(tmp_path: Path) -> None:
+    """In poker it knows the opponent's card; where everything is visible it knows nothing more."""
+    pytest.importorskip("pyspiel")
+    poker = train(tmp_path / "poker", "env=tree/kuhn_poker", "model=gnn", "frames=128")
+    with pytest.raises(NoExactValueError, match="'player' reads what other players observe"):
+        mnb.exploitability(poker)
+    visible = train(tmp_path / "visible", "env=tree/openspiel", "env.game=tic_tac_toe", "model=gnn", "frames=128")
+    assert mnb.exploitability(visible) > 0
+
+
 @pytest.mark.parametrize("game", ["kuhn_poker", "kuhn_poker(players=3)"])
 def test_exploitability_is_the_mean_over_all_players_as_openspiel_computes_it(game: str, tmp_path: Path) -> None:
     pyspiel = pytest.importorskip("pyspiel")
