@@ -14,6 +14,7 @@ from marlnb.batch.trainings.launch import start_worker
 from marlnb.batch.trainings.train_all import default_jobs, plan_trainings, swept_values, train_all
 from marlnb.cli import main
 from marlnb.errors import BatchError, ConfigError, RunError
+from marlnb.training.runs.metrics_rows import read_rows
 from marlnb.training.runs.run import Run
 from tests.training import toys  # noqa: F401  # registers toy/count
 
@@ -71,7 +72,8 @@ def test_a_command_trains_all_and_continues(
     assert main(words) == 0
     captured = capsys.readouterr()
     lines = captured.out.splitlines()
-    assert " ".join(lines[0].split()) == "algorithm seed state trained_frames minutes return of a return of b"
+    header = "algorithm seed state trained_frames minutes exploring return of a exploring return of b"
+    assert " ".join(lines[0].split()) == header
     assert [line.split()[:4] for line in lines[1:5]] == [
         [algorithm, seed, "complete", "64"] for algorithm in ("ippo", "mappo") for seed in ("0", "1")
     ]
@@ -101,6 +103,29 @@ def test_the_table_of_several_lengths_shows_the_length_and_what_was_trained(
     assert lines[0][:4] == ["frames", "state", "trained_frames", "minutes"]
     complete = [line[:3] for line in lines if line[1:2] == ["complete"]]
     assert complete == 2 * [["64", "complete", "64"], ["100", "complete", "128"]]
+
+
+def test_the_table_has_exploring_and_greedy_returns_in_columns_of_their_own(tmp_path: Path) -> None:
+    planned = plan_trainings([*SMALL, "evaluate_every=0,1", "evaluation_episodes=4"])
+    rows = train_all(planned, tmp_path / "both", progress=False).rows()
+    for row, each in zip(rows, planned, strict=True):
+        last = read_rows(tmp_path / "both" / each.folder / "metrics.jsonl")[-1]
+        exploring, greedy = (
+            {name: row[f"{mode} return of {name}"] for name in ("a", "b") if f"{mode} return of {name}" in row}
+            for mode in ("exploring", "greedy")
+        )
+        assert exploring == last["recent_returns"] and greedy == last["evaluation"]
+    assert "greedy return of a" not in rows[0] and rows[1]["greedy return of a"] != rows[1]["exploring return of a"]
+    assert not [name for row in rows for name in row if name.startswith("return of")]
+
+
+def test_the_table_has_the_return_of_each_player_of_a_game(tmp_path: Path) -> None:
+    """An evaluation has only the mean of the players, which is always 0."""
+    words = ["env=game/disc", *SMALL[1:], "seed=0,1", "evaluate_every=1", "evaluation_episodes=4"]
+    row = train_all(plan_trainings(words), tmp_path / "both", progress=False).rows()[0]
+    returns = {name: value for name, value in row.items() if "return of" in name}
+    assert list(returns) == ["exploring return of player_0", "exploring return of player_1"]
+    assert sum(returns.values()) == pytest.approx(0) and returns["exploring return of player_0"]
 
 
 def test_if_one_fails_the_others_continue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

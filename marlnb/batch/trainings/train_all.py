@@ -25,8 +25,7 @@ from marlnb.experiment import Experiment
 from marlnb.paths import expanded
 from marlnb.training.runs.files import METRICS, is_run, write_atomically
 from marlnb.training.runs.metrics_rows import read_rows
-from marlnb.training.runs.status import read_status
-from marlnb.training.shared_return import opponent_returns
+from marlnb.training.runs.status import read_status, scores_by_mode
 
 FILE = "trainings.json"  # in the common folder: the overrides
 MAX_TRAININGS = 10_000
@@ -68,10 +67,11 @@ class Trainings:
     stopped: bool
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per training: swept values, state, frames and minutes of training, and each group's mean return.
+        """One row per training: swept values, state, frames and minutes of training, and each group's two mean returns.
 
-        Returns are those of the last evaluation, else of recent training episodes; None before any. Players of one
-        group that play against each other have a return each, of the last iteration.
+        The exploring return is that of recent training episodes, the greedy one that of the last evaluation; a return
+        that is not known yet is left out. Players of one group that play against each other have an exploring return
+        each, of the last iteration.
         """
         return [{**each.swept, **_results(self.path / each.folder)} for each in self.trainings]
 
@@ -278,12 +278,12 @@ def _results(folder: Path) -> dict[str, Any]:
         rows = read_rows(folder / METRICS)
     except RunError:  # one damaged line hides no other run; resuming this one says which line
         return {**facts, "minutes": None}
-    last = rows[-1] if rows else {}
-    evaluations = [row["evaluation"] for row in rows if row.get("evaluation")]
-    by_group = evaluations[-1] if evaluations else last.get("recent_returns") or last.get("returns", {})
-    returns = opponent_returns(last.get("returns", {}), last.get("agent_returns", {})) or by_group
     return {
         **facts,
-        "minutes": last.get("seconds", 0.0) / 60,
-        **{f"return of {group}": value for group, value in returns.items()},
+        "minutes": rows[-1].get("seconds", 0.0) / 60 if rows else 0.0,
+        **{
+            f"{mode} return of {name}": value
+            for mode, returns in scores_by_mode(status).items()
+            for name, value in returns.items()
+        },
     }

@@ -102,11 +102,19 @@ def scores_of_group(status: Mapping[str, Any], group: str) -> dict[str, float]:
 
     Empty where the group's agents play against each other: then the scores are those of single agents.
     """
+    return {mode: known[group] for mode, known in scores_by_mode(status).items() if group in known}
+
+
+def scores_by_mode(status: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """By mode, the mean return of one agent by group, as far as known.
+
+    By player where those of a single group play against each other; an evaluation has only their mean there, always 0,
+    which is left out.
+    """
     scores: Mapping[str, Any] = status.get("scores") or {}
     returns = {mode: _known(scores.get(mode)) for mode in MISSING}
-    if returns[EXPLORING] and group not in returns[EXPLORING]:
-        return {}
-    return {mode: known[group] for mode, known in returns.items() if group in known}
+    names = returns[EXPLORING] or returns[GREEDY]
+    return {mode: {name: known[name] for name in names if name in known} for mode, known in returns.items()}
 
 
 def _by_group(returns: Any) -> str:

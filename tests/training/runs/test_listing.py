@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from marlnb.batch.trainings.train_all import SweptTraining, Trainings
 from marlnb.cli import main
 from marlnb.errors import RunError
 from marlnb.training.runs import listing
@@ -152,16 +151,13 @@ def test_each_group_has_a_return_where_groups_are_rewarded_differently(
 def test_agents_that_play_against_each_other_have_a_return_each(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The mean of their group is 0, whatever they learn; also in the table of several training runs."""
+    """The mean of their group is 0, whatever they learn."""
     row = '{"iteration": 1, "frames": 9, "returns": {"player": 0}, "agent_returns": {"one": 0.5, "two": -0.5}}\n'
     (write_run(tmp_path / "game") / METRICS).write_text(row)
     (run,) = list_runs(tmp_path)
     assert (run.score, run.score_of, run.returns, run.curve) == (0.5, "one", {"one": 0.5, "two": -0.5}, [0.5])
     main(["runs", str(tmp_path)])
     assert "one 0.5, two -0.5" in capsys.readouterr().out
-    (table_row,) = Trainings(tmp_path, (SweptTraining("game", {}, count_experiment()),), {}, False).rows()
-    assert (table_row["return of one"], table_row["return of two"]) == (0.5, -0.5)
-    assert "return of player" not in table_row
 
 
 def test_returns_are_those_of_the_last_iteration_in_which_episodes_ended(tmp_path: Path) -> None:
