@@ -19,7 +19,7 @@ from types import ModuleType
 
 from marlnb import errors
 from marlnb.cli.exit_codes import BAD_INPUT, DONE, FAILED, INTERRUPTED
-from marlnb.cli.output import escape_unencodable, print_text, say
+from marlnb.cli.output import escape_unencodable, open_closed_streams, print_text, say
 from marlnb.errors import MarlnbError, nearest
 
 SUBJECTS = ("training", "recordings", "batches", "setup", "inspection")
@@ -50,33 +50,14 @@ exit codes: 0 done; 1 failed; 2 bad usage or bad input, nothing was started; 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns the exit code; never raises for what a user can cause."""
+    """Runs one command and returns the exit code; never raises for what a user can cause.
+
+    An error becomes one message on stderr and an exit code.
+    """
+    open_closed_streams()
     escape_unencodable()
-    words = list(sys.argv[1:] if argv is None else argv)
-    if not words or words[0] in ("-h", "--help", "help"):
-        print_text(_overview(), end="")
-        return DONE if words else BAD_INPUT
-    if words[0] in ("-V", "--version"):
-        from marlnb.version import __version__
-
-        print_text(f"marlnb {__version__}")
-        return DONE
-    if words[0] not in COMMANDS:
-        close = nearest(words[0], COMMANDS)
-        hint = f"did you mean {' or '.join(close)}? " if close else ""
-        return _complain(f"no command {words[0]!r}; {hint}Valid commands: {', '.join(COMMANDS)}", BAD_INPUT)
-    return _guarded(words[0], words[1:])
-
-
-def _load(command: str) -> ModuleType:
-    return importlib.import_module(COMMANDS[command])
-
-
-def _guarded(command: str, words: list[str]) -> int:
-    """Runs a command; an error becomes one message on stderr and an exit code."""
-    module = _load(command)
     try:
-        code: int = module.run(parser_of(command).parse_intermixed_args(words)) or DONE
+        code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return code
     except SystemExit as stop:  # argparse has printed its help or its complaint
@@ -101,6 +82,28 @@ def _guarded(command: str, words: list[str]) -> int:
         if (whose := user_code.describe_error(error)) is None:
             raise
         return _complain(f"code that marlnb called raised {whose}", FAILED)
+
+
+def _run(words: list[str]) -> int:
+    """Runs the command that the first word names, and returns its exit code."""
+    if not words or words[0] in ("-h", "--help", "help"):
+        print_text(_overview(), end="")
+        return DONE if words else BAD_INPUT
+    if words[0] in ("-V", "--version"):
+        from marlnb.version import __version__
+
+        print_text(f"marlnb {__version__}")
+        return DONE
+    if words[0] not in COMMANDS:
+        close = nearest(words[0], COMMANDS)
+        hint = f"did you mean {' or '.join(close)}? " if close else ""
+        return _complain(f"no command {words[0]!r}; {hint}Valid commands: {', '.join(COMMANDS)}", BAD_INPUT)
+    arguments = parser_of(words[0]).parse_intermixed_args(words[1:])
+    return _load(words[0]).run(arguments) or DONE
+
+
+def _load(command: str) -> ModuleType:
+    return importlib.import_module(COMMANDS[command])
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:

@@ -18,11 +18,7 @@ from marlnb.errors import REPLACEMENT, printable
 def quiet_stdout() -> Iterator[None]:
     """Redirects the output of libraries and worker processes to stderr, so that stdout has only the result."""
     sys.stdout.flush()
-    try:
-        stdout = os.dup(1)
-    except OSError:  # no stdout at all
-        yield
-        return
+    stdout = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
@@ -30,6 +26,18 @@ def quiet_stdout() -> Iterator[None]:
         sys.stdout.flush()
         os.dup2(stdout, 1)
         os.close(stdout)
+
+
+def open_closed_streams() -> None:
+    """Opens the null device for standard streams that are closed, as by a daemon; child processes inherit it.
+
+    Without it, the next file that is opened would get the stream's number, and with it what C code prints.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in the order of their numbers
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode, encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def escape_unencodable() -> None:
