@@ -48,7 +48,7 @@ class Comparison:
         tasks: names.
         scores: by algorithm, `[seed, task]`, normalised.
         curves: by algorithm, `[seed, task, point]`, normalised, at `shares`.
-        shares: `[point]`, shares of each run's frames.
+        shares: `[point]`, shares of each run's frames, from the first one at which all runs have been evaluated to 1.
         scales: by task, the scale of its scores.
         seeds: by algorithm, the seeds of the rows.
         excluded: what is not compared, and why, in words.
@@ -132,8 +132,9 @@ def compare_runs(
 
     raw = matrices(lambda run: run.score(metric, which))
     low, high = ([getattr(scales[task], end) for task in tasks] for end in ("low", "high"))
-    shares = np.linspace(0, 1, N_CURVE_POINTS + 1)[1:]
-    # at shares of a run's frames, interpolated linearly; before its first evaluation, that one's value
+    compared = [by_run[name, task, seed] for name in algorithms for task in tasks for seed in seeds[name]]
+    first = max(run.frames[0] / max(run.frames[-1], 1) for run in compared)
+    shares = np.unique(np.linspace(first, 1, N_CURVE_POINTS))  # a single point if all was evaluated once, at the end
     curves = matrices(lambda run: np.interp(shares * run.frames[-1], run.frames, run.curve(metric)))
     return Comparison(
         tasks=tuple(tasks),

@@ -107,13 +107,20 @@ def test_an_excluded_task_decides_no_seeds() -> None:
     assert result.scales["e/one"].high == 0 and result.excluded == ("y, seed 3: not of every task",)
 
 
-def test_curves_are_at_shares_of_the_frames() -> None:
+def test_curves_are_at_shares_of_the_frames_from_the_first_evaluation_of_all() -> None:
     result = compare_runs(RUNS, references=REFERENCES)
     curve = result.curves["x"][0, 0]  # from -30 at half its frames to -10 at all of them
-    assert result.curves["x"].shape == (2, 2, 50)
-    np.testing.assert_allclose(curve[result.shares <= 0.5], 0.5)
-    np.testing.assert_allclose(curve[-1], 1.5)
+    assert result.curves["x"].shape == (2, 2, 50) and result.shares[0] == 0.5
+    np.testing.assert_allclose(curve[[0, -1]], [0.5, 1.5])
     np.testing.assert_allclose(np.interp(0.75, result.shares, curve), 1.0)
+    often = measured("e/one", "z", 0, -40, -30, -20, -10)  # first evaluated at a quarter of its frames
+    assert compare_runs([RUNS[0], often], references=REFERENCES).shares[0] == 0.5
+    assert compare_runs([often], references=REFERENCES).shares[0] == 0.25
+
+
+def test_a_single_evaluation_has_a_single_point() -> None:
+    result = compare_runs([measured("e/one", "x", 0, -30)], references=REFERENCES)
+    assert result.shares.tolist() == [1.0] and result.curves["x"].tolist() == [[[0.5]]]
 
 
 def test_what_has_no_counterpart_is_excluded_with_a_reason() -> None:
