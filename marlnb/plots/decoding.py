@@ -21,6 +21,7 @@ from marlnb.plots.canvas import (
     width_with_title,
     write_number,
 )
+from marlnb.plots.intervals import interval_band, level_marker
 
 if TYPE_CHECKING:
     from marlnb.analysis.decoding.result import Decoding
@@ -138,22 +139,21 @@ def _curve(
     colour = agent_colour(who, agents or [who])
     score = np.array([s.score for s in scores])
     survives = np.array([s.survives() for s in scores])
-    ax.fill_between(xs, [s.low for s in scores], [s.high for s in scores], color=colour, alpha=0.22, linewidth=0)
+    interval_band(ax, xs, [s.low for s in scores], [s.high for s in scores], colour, alpha=0.22)
     ax.plot(xs, score, color=colour, linewidth=3.2, label="hidden units (trained)")
     dot: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "markeredgewidth": 1.4}
     others = " or ".join(dict.fromkeys(decoding.conclusion_of(s) for s in scores if not s.survives()))
     for rows, face, label in ((survives, colour, "above chance (corrected)"), (~survives, "white", others)):
         if rows.any():
             ax.plot(xs[rows], score[rows], markerfacecolor=face, markeredgecolor=colour, label=label, **dot)
-    observation = [s.observation for s in scores]
-    ax.plot(xs, observation, color=INK, linestyle=(0, (5, 2)), linewidth=1.5, label="observation alone")
+    observation, level = [s.observation for s in scores], level_marker(xs)
+    ax.plot(xs, observation, color=INK, linestyle=(0, (5, 2)), linewidth=1.5, label="observation alone", **level)
     untrained = [s.untrained for s in scores if s.untrained is not None]
     if len(untrained) == len(scores):
         dotted = (0, (1.2, 1.4))
-        ax.plot(xs, untrained, color=MUTED, linestyle=dotted, linewidth=2, label="hidden units (untrained)")
+        ax.plot(xs, untrained, color=MUTED, linestyle=dotted, linewidth=2, label="hidden units (untrained)", **level)
     shuffled, top = [s.shuffled for s in scores], [s.shuffled_high for s in scores]
-    grey: dict[str, Any] = {"color": "#BDBDBD", "alpha": 0.6, "linewidth": 0}
-    ax.fill_between(xs, shuffled, top, label="labels of other episodes (mean to max)", **grey)
+    interval_band(ax, xs, shuffled, top, "#BDBDBD", alpha=0.6, label="labels of other episodes (mean to max)")
     chance = [s.chance for s in scores]  # can differ between steps: some steps may lack a class
     if len(set(chance)) == 1:
         ax.axhline(chance[0], color=INK, linewidth=1.0)

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from marlnb.plots.canvas import MUTED, axes, finish, heat_map, legend_outside, line_style
+from marlnb.plots.intervals import interval_band, level_marker
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.development_result import Development
@@ -34,7 +35,7 @@ def development_curves(development: Development, *, title: str | None = None, ax
     iterations = development.iterations
     for k, name in enumerate(development.sites):
         style, low, high = line_style(k), development.low[k], development.high[k]
-        ax.fill_between(iterations, low, high, color=style["color"], alpha=0.18, linewidth=0)
+        interval_band(ax, iterations, low, high, style["color"], alpha=0.18)
         ax.plot(iterations, development.values[k], label=name, **style)
     _controls(ax, iterations, development.control, development.control_name, linestyle=(0, (1.2, 1.4)), linewidth=2)
     _controls(ax, iterations, development.untrained, "untrained network", linestyle="--", linewidth=1)
@@ -47,6 +48,7 @@ def _controls(ax: Axes, iterations: np.ndarray, values: np.ndarray, name: str, *
     """Draws one control of all sites, `[site, checkpoint]`; nothing if there is none."""
     if not np.isfinite(values).any():
         return
+    line |= level_marker(iterations)
     if np.allclose(values, values[0], equal_nan=True):
         ax.plot(iterations, values[0], color=MUTED, label=name, **line)
         return
