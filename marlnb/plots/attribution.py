@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 HATCHES = ("", "//", "..", "xx", "\\\\", "++")
 """In addition to the colours, for prints in grey."""
 STATE_BEFORE = "the state before"
+MAX_LAGS = 15
+"""Lags that are named below their bars."""
 
 
 def attribution_bars(
@@ -173,7 +176,9 @@ def attribution_over_lags(
         ax.bar(-lags, height, bottom=bottom, color=colour, hatch=hatch, edgecolor="white", linewidth=0.5, label=name)
         bottom += height
     ax.bar(-len(size), np.abs(state[acting]).mean(), color=MUTED, label=STATE_BEFORE)
-    ax.set_xticks([*-lags, -len(size)], [*map(str, -lags), "state"])
+    every = ceil((len(size) + 1) / MAX_LAGS)
+    named = [lag for lag in lags if lag % every == 0 and len(size) - lag >= every]
+    ax.set_xticks([*(-lag for lag in named), -len(size)], [*(str(-lag) for lag in named), "state"])
     legend_outside(ax)
     heading = title or f"How far back do inputs drive {who}? {attribution.target}"
     up = f"mean |contribution| ({attribution.units})"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import partial
-from math import ceil, sqrt
-from typing import Any
+from itertools import pairwise
+from math import ceil, radians, sin, sqrt
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -30,6 +31,12 @@ INK, MUTED, ALARM = "#222222", "#6B6B6B", "#B00020"
 MISSING = "#E8E8E8"
 SEQUENTIAL = "cividis"
 MAX_WARNINGS = 4
+MAX_WIDTH = 12.0
+"""Of columns side by side, in inches: a notebook scales wider figures down."""
+MIN_COLUMN, MIN_WRITTEN_COLUMN = 0.06, 0.4
+"""The narrowest column of a heat map in inches, and the narrowest one with numbers of two decimals."""
+SLANT = 35
+"""Of names below the axes, in degrees."""
 LETTER = 0.066
 """Width of a letter of names in inches, at 8.5 points."""
 
@@ -42,12 +49,12 @@ class PlainFigure(Figure):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"facecolor": "white", "layout": "constrained"} | options)
-        self._reserved = 0.0
+        self._reserved = {"names": 0.0, "warnings": 0.0}
 
-    def reserve(self, height: float) -> None:
-        """Makes the figure higher, in inches, for a box of text below its axes; axes side by side share the room."""
-        self.set_figheight(self.get_figheight() + max(0.0, height - self._reserved))
-        self._reserved = max(self._reserved, height)
+    def reserve(self, height: float, content: Literal["names", "warnings"]) -> None:
+        """Makes the figure higher, in inches, for texts below its axes; axes side by side share the room."""
+        self.set_figheight(self.get_figheight() + max(0.0, height - self._reserved[content]))
+        self._reserved[content] = max(self._reserved[content], height)
         self.get_layout_engine().set(h_pad=0.1)  # type: ignore[union-attr, call-arg]  # in inches: the padding of boxes
 
     def add_subplot(self, *args: Any, **options: Any) -> Axes:  # type: ignore[override]
@@ -150,7 +157,7 @@ def heat_map(
     Args:
         values: `[row, column]`.
         rows: names of the rows; empty for no tick labels.
-        columns: names of the columns; long ones are rotated.
+        columns: names of the columns.
         label: of the colour bar.
         text: `[row, column]`, what is written into each cell.
         low: the value of the darkest colour; None for the smallest one.
@@ -168,9 +175,7 @@ def heat_map(
     for number in ax.texts:  # seaborn writes white on colours as light as 0.4, where black is easier to read
         column, row = map(int, number.get_position())
         number.set_color("white" if sns.utils.relative_luminance(mesh.to_rgba(values[row, column])) < 0.22 else INK)
-    is_long = any(len(line) > 8 for name in columns for line in name.split("\n"))
-    slanted: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if is_long else {}
-    ax.set_xticks(np.arange(len(columns)) + 0.5, list(columns), **slanted)
+    ax.set_xticks(np.arange(len(columns)) + 0.5, list(columns))
     ax.set_yticks(np.arange(len(rows)) + 0.5, list(rows), rotation=0)
     label_colour_bar(mesh.colorbar, label, fontsize=9)  # type: ignore[arg-type]
 
@@ -215,7 +220,8 @@ def mean_with_middle_half(
 def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y", warnings: Sequence[str] = ()) -> Axes:
     """Adds the title and the axis labels, opens the frame, draws a light grid behind the data and raises an `alarm`.
 
-    A title or label that is longer than the figure is wide (or high) has several lines.
+    A title or label that is longer than the figure is wide (or high) has several lines. Names below the axes that would
+    touch are slanted.
     """
     ax.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=10, wrap=True)
     ax.set_xlabel(x, color=INK, wrap=True)
@@ -231,9 +237,50 @@ def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y", warnings: S
     if grid:
         ax.grid(axis=grid, color="#E3E3E3", linewidth=0.8)  # type: ignore[arg-type]
         ax.set_axisbelow(True)
+    show_as_text(ax)
+    _separate_names(ax)
     alarm(ax, warnings)
     show_as_text(ax)
     return ax
+
+
+def _separate_names(ax: Axes) -> None:
+    """Slants the names below the axes if they would touch, upright if they are many; of numbers every k-th remains.
+
+    A PlainFigure grows by the height that the names gain.
+    """
+    labels, figure = ax.get_xticklabels(), ax.get_figure(root=True)
+    assert figure is not None
+    if not isinstance(ax.xaxis.get_major_locator(), FixedLocator) or len(labels) < 2:
+        return
+    if isinstance(figure, PlainFigure):  # lays out: the axes have their width
+        ax.tick_params(axis="x", labelbottom=False)
+        figure.draw_without_rendering()
+        ax.tick_params(axis="x", labelbottom=True)
+    boxes, gap = sorted((label.get_window_extent() for label in labels), key=lambda box: box.x0), 0.06 * figure.dpi
+    if all(left.x1 + gap <= right.x0 for left, right in pairwise(boxes)):
+        return
+    names, ticks, size = [label.get_text() for label in labels], ax.get_xticks(), labels[0].get_fontsize()
+    room = ax.bbox.width / abs(np.diff(ax.get_xlim())[0]) * np.diff(np.sort(ticks)).min()  # pixels a name
+    if all(map(_is_number, names)):
+        every = ceil((max(box.width for box in boxes) + gap) / room)
+        ax.set_xticks(ticks[::every], names[::every], fontsize=size)
+        return
+    height = max(box.height for box in boxes)
+    is_upright = room < height / sin(radians(SLANT))
+    style = {"rotation": 90, "va": "center"} if is_upright else {"rotation": SLANT}
+    ax.set_xticks(ticks, names, fontsize=size, ha="right", rotation_mode="anchor", **style)  # type: ignore[arg-type]
+    if isinstance(figure, PlainFigure):
+        new_height = max(label.get_window_extent().height for label in ax.get_xticklabels())
+        figure.reserve((new_height - height) / figure.dpi, "names")
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def legend_outside(ax: Axes, *, title: str | None = None, size: float | None = None, offset: float = 0.0) -> None:
@@ -282,6 +329,11 @@ def _column_width(names: Iterable[str]) -> float:
     return max((0.55 + LETTER * len(name) for name in names), default=0.0)
 
 
+def width_of_columns(n: int, each: float, *, narrowest: float) -> float:
+    """The width of `n` columns in inches: `each` wide, but together at most MAX_WIDTH as long as none is too narrow."""
+    return n * max(narrowest, min(each, MAX_WIDTH / n))
+
+
 def width_with_title(title: str, *, left: float) -> float:
     """The width of a figure, in inches, in which this title fits; `left`: the space left of the axes."""
     return left + 0.1 + 0.093 * len(title)
@@ -306,7 +358,7 @@ def alarm(ax: Axes, warnings: Sequence[str]) -> None:
     text = "\n".join(["NOT TO BE TRUSTED", *lines])
     has_room = figure.get_layout_engine() is not None
     if isinstance(figure, PlainFigure):
-        figure.reserve(0.35 + 0.155 * (text.count("\n") + 1))
+        figure.reserve(0.35 + 0.155 * (text.count("\n") + 1), "warnings")
     ax.annotate(
         text,
         xy=(0, 0),

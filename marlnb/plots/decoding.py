@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from marlnb.errors import AnalysisError, unknown
 from marlnb.plots.canvas import (
     INK,
+    MIN_COLUMN,
+    MIN_WRITTEN_COLUMN,
     MUTED,
     agent_colour,
     axes,
@@ -18,6 +20,7 @@ from marlnb.plots.canvas import (
     finish,
     heat_map,
     legend_outside,
+    width_of_columns,
     width_with_title,
     write_number,
 )
@@ -207,23 +210,27 @@ def decoding_map(
     is_relative = len(chances) > 1
     lowest = 0.0 if is_relative else chances.pop()
     longest, is_wide = max(len(str(row)) for row in rows), len(columns) > 12
+    columns_width = width_of_columns(len(columns), 0.42 if is_wide else 0.62, narrowest=MIN_COLUMN)
+    is_written = columns_width / len(columns) >= MIN_WRITTEN_COLUMN
     values, text = np.full((len(rows), len(columns)), np.nan), np.full((len(rows), len(columns)), "", dtype=object)
+    between = "\n" if is_wide else " "
     for (row, column), score in cells.items():
         k = rows.index(row), columns.index(column)
         if not is_relative:
             values[k] = score.score
         else:  # 0 where chance is 1 and nothing can be gained
             values[k] = (score.score - score.chance) / (1 - score.chance) if score.chance < 1 else 0.0
-        dot = ("\n●" if is_wide else " ●") if score.survives(correction) else ""
-        text[k] = f"{score.score:.2f}{dot}"
-    width = 2.6 + 0.07 * longest + (0.42 if is_wide else 0.62) * len(columns)
+        dot = "●" if score.survives(correction) else ""
+        text[k] = f"{score.score:.2f}{between}{dot}".strip() if is_written else dot
+    width = 2.6 + 0.07 * longest + columns_width
     heading = title or f"{', '.join(dict.fromkeys(result.label for result in results))}: where and when it is decoded"
     width = max(5.2, width, width_with_title(heading, left=0.6 + 0.07 * longest))
     ax = axes(ax, width=width, height=max(3.2, 1.6 + 0.45 * len(rows)))
     scale = "share of the way from chance to 1" if is_relative else "from chance to 1"
     row_names, column_names = ([str(name) for name in names] for names in (rows, columns))
     label = f"{metrics[0]}\n({scale})"
-    heat_map(ax, values, rows=row_names, columns=column_names, text=text, low=lowest, high=1, label=label, font_size=8)
+    heat_map(ax, values, rows=row_names, columns=column_names, text=text, low=lowest, high=1, label=label,
+             font_size=min(8.0, 72 * columns_width / len(columns)))  # fmt: skip
     across = f"{AXIS_LABELS.get(x, x)}\n● above chance by {CORRECTION_NAMES[correction]} correction (p ≤ 0.05)"
     if missing := next((result.missing_shuffles for result in results if result.missing_shuffles), ""):
         across += f"\ntoo few shuffles: {missing}"

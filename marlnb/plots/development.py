@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import MUTED, axes, finish, heat_map, legend_outside, line_style
+from marlnb.plots.canvas import (
+    MIN_COLUMN,
+    MIN_WRITTEN_COLUMN,
+    MUTED,
+    axes,
+    finish,
+    heat_map,
+    legend_outside,
+    line_style,
+    width_of_columns,
+)
 from marlnb.plots.intervals import interval_band, level_marker
 
 if TYPE_CHECKING:
@@ -19,9 +29,11 @@ def development_map(development: Development, *, title: str | None = None, ax: A
     values = development.values
     n_sites, n_checkpoints = values.shape
     columns = [str(int(iteration)) for iteration in development.iterations]
-    ax = axes(ax, width=3.6 + 0.7 * n_checkpoints, height=2.0 + 0.5 * n_sites)
-    heat_map(ax, values, rows=development.sites, columns=columns, low=min(0.0, float(np.nanmin(values))), high=1,
-             text=np.vectorize("{:.2f}".format)(values), label=development.what)  # fmt: skip
+    width = width_of_columns(n_checkpoints, 0.7, narrowest=MIN_COLUMN)
+    text = np.vectorize("{:.2f}".format)(values) if width / n_checkpoints >= MIN_WRITTEN_COLUMN else None
+    ax = axes(ax, width=3.6 + width, height=2.0 + 0.5 * n_sites)
+    low = min(0.0, float(np.nanmin(values)))
+    heat_map(ax, values, rows=development.sites, columns=columns, low=low, high=1, text=text, label=development.what)
     heading = title or "What, when and where"
     return finish(ax, title=heading, x="checkpoint (iteration)", y="", grid="", warnings=development.warnings)
 

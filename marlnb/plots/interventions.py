@@ -19,6 +19,7 @@ from marlnb.plots.canvas import (
     heat_map,
     legend_outside,
     line_style,
+    width_of_columns,
     width_with_legend,
 )
 from marlnb.plots.intervals import interval_band
@@ -153,7 +154,7 @@ def choices_before_after(
     if agent not in actions:
         raise AnalysisError(unknown("agent with discrete actions", agent, actions))
     names, before, after = actions[agent]
-    ax = axes(ax, width=2.2 + 0.9 * len(names), height=3.4)
+    ax = axes(ax, width=2.2 + width_of_columns(len(names), 0.9, narrowest=0.17), height=3.4)
     colour, x = agent_colour(agent, intervention.agents), np.arange(len(names))
     ax.bar(x - 0.2, before, 0.38, color="white", edgecolor=colour, linewidth=1.6, label="without edits")
     ax.bar(x + 0.2, after, 0.38, color=colour, edgecolor=INK, linewidth=0.8, label="with edits")
@@ -184,11 +185,9 @@ def tracing_grid(
     finite = np.abs(tracing.recovered[np.isfinite(tracing.recovered)])
     high = 100 * (max_share if max_share is not None else max(finite.max() if finite.size else 0.0, 0.01))
     low = -high if (100 * tracing.recovered < -0.05 * high).any() else 0.0
-    step = max(1, len(tracing.times) // 12)
-    columns = ["" if k % step else str(t) for k, t in enumerate(tracing.times)]
     ax = axes(ax, width=7.2, height=1.4 + 0.42 * len(lines))
     rows = [tracing.sites[k].split("/", 1)[1] for k in lines]
-    heat_map(ax, percent, rows=rows, columns=columns, low=low, high=high, label="recovered (%)")
+    heat_map(ax, percent, rows=rows, columns=list(map(str, tracing.times)), low=low, high=high, label="recovered (%)")
     restored = "restored step" if tracing.span == 1 else f"first of {tracing.span} restored steps"
     heading = title or f"{agent}: what restores the {tracing.outcome}"
     across = f"{restored} (steps since the episode began)"

@@ -15,6 +15,7 @@ from marlnb.plots.canvas import (
     heat_map,
     legend_outside,
     line_style,
+    width_of_columns,
     width_with_legend,
     width_with_title,
 )
@@ -69,8 +70,9 @@ def role_map(roles: Roles, *, title: str | None = None, ax: Axes | None = None) 
 
 def role_shares(roles: Roles, *, title: str | None = None, ax: Axes | None = None) -> Axes:
     """The share of its time that each agent spends in each role."""
-    ax = axes(ax, width=2.6 + 1.1 * len(roles.agents), height=3.6)
     n_roles = roles.taken.shape[1]
+    columns = width_of_columns(len(roles.agents), 1.1, narrowest=0.1 + 0.12 * n_roles)
+    ax = axes(ax, width=2.6 + columns, height=3.6)
     width = 0.8 / n_roles
     for k, agent in enumerate(roles.agents):
         for role in range(n_roles):

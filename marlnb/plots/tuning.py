@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,8 +13,6 @@ from marlnb.plots.canvas import axes, finish, heat_map, legend_outside, line_sty
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.tuning_result import Tuning
-
-MAX_LETTERS = 55  # of the names of classes side by side
 
 
 def tuning_curves(
@@ -47,9 +45,7 @@ def tuning_curves(
             ax.fill_between(tuning.centres, low, high, color=style["color"], alpha=0.2, linewidth=0)
             ax.plot(tuning.centres, y, markersize=4.5, label=name, **style)
     if tuning.is_class:
-        is_crowded = sum(len(name) + 1 for name in tuning.bins) > MAX_LETTERS
-        slanted: dict[str, Any] = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if is_crowded else {}
-        ax.set_xticks(tuning.centres, list(tuning.bins), **slanted)
+        ax.set_xticks(tuning.centres, list(tuning.bins))
     legend_outside(ax)
     heading = title or f"{tuning.agent}: units tuned to {tuning.label}"
     return finish(ax, title=heading, x=tuning.label, y="mean activation", warnings=tuning.warnings)

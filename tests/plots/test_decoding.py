@@ -123,6 +123,12 @@ def test_the_map_shows_each_score_in_its_cell_with_its_dot() -> None:
     np.testing.assert_array_equal(several.collections[0].get_array(), [[0.8, 0.9]])  # type: ignore[arg-type]
 
 
+def test_a_map_of_many_steps_has_dots_alone() -> None:
+    ax = plots.decoding_map(decoding(*(score(t=t, p=0.01 if t > 50 else 0.5) for t in range(200))), x="t")
+    assert texts(ax)[49:53] == ["", "", "●", "●"]
+    assert ax.figure.get_figwidth() < 20  # type: ignore[union-attr]
+
+
 def test_a_misleading_map_is_an_error() -> None:
     with pytest.raises(AnalysisError, match=r"two scores at agent=b_0, offset=0"):
         plots.decoding_map(SITES, y="agent")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -80,6 +81,20 @@ def test_lags_go_back_in_time_and_end_with_the_state() -> None:
     drawn(ax)
     legend = ax.get_legend()
     assert legend is not None and legend.get_window_extent().x0 >= ax.get_window_extent().x1
+
+
+def test_names_of_many_lags_do_not_overlap() -> None:
+    for n_lags in (1, 15, 30, 100):
+        attribution = SimpleNamespace(
+            values=np.ones((2, 1, n_lags, 1)), state_values=np.ones((2, 1)), agents=("a",), feature_names=("x",),
+            units="logits", target="logit", warnings=(),
+        )  # fmt: skip
+        ax = plots.attribution_over_lags(attribution)
+        drawn(ax)
+        labels = sorted(ax.get_xticklabels(), key=lambda label: label.get_window_extent().x0)
+        assert [labels[0].get_text(), labels[-1].get_text()] == ["state", "0"]
+        assert {label.get_rotation() for label in labels} == {0}
+        assert all(a.get_window_extent().x1 < b.get_window_extent().x0 for a, b in pairwise(labels))
 
 
 def test_an_isolated_point_has_a_marker() -> None:

@@ -6,6 +6,7 @@ import re
 import sys
 from dataclasses import dataclass, field
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from marlnb import plots
 from marlnb.errors import AnalysisError, ShapeError
 from marlnb.plots.activations import similar_order
 from marlnb.plots.attribution import provenance
+from marlnb.plots.canvas import axes, finish
 from marlnb.plots.learning import _move_apart, running_mean
 
 AGENTS = ("speaker_0", "listener_0")
@@ -427,6 +429,31 @@ def test_a_legend_of_many_lines_has_columns_and_leaves_the_axes_their_size() -> 
         assert _cut_off(ax) == []
         sizes.append(ax.get_window_extent().size)
     np.testing.assert_allclose(sizes[1], sizes[0], rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("names", "angle", "n_shown"),
+    [
+        (["red", "green", "blue"], 0, 3),
+        ([f"a class with a name {k}" for k in range(8)], 35, 8),
+        ([f"class_{k}" for k in range(30)], 90, 30),
+        (["one line\nand a second one that is long"] * 6, 35, 6),
+        ([f"{k / 10:.2f}" for k in range(40)], 0, 14),
+    ],
+)
+def test_names_below_the_axes_do_not_touch(names: list[str], angle: float, n_shown: int) -> None:
+    ax = axes(None)
+    ax.bar(range(len(names)), 1.0)
+    ax.set_xticks(range(len(names)), names)
+    height = ax.get_figure(root=True).get_figheight()  # type: ignore[union-attr]
+    finish(ax, title="t", x="x", y="y")
+    assert _cut_off(ax) == []
+    labels = ax.get_xticklabels()
+    assert {label.get_rotation() for label in labels} == {angle} and len(labels) == n_shown
+    if angle == 0:
+        boxes = [label.get_window_extent() for label in labels]
+        assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+    assert (ax.get_figure(root=True).get_figheight() > height) == (angle > 0)  # type: ignore[union-attr]
 
 
 FORMULA = r"$\frac{$ and a $\alpha$"

@@ -18,9 +18,11 @@ N_NAMED = 2  # pairs at each end
 
 def player_maps_figure(maps: PlayerMaps, *, title: str = "Who wins alike?") -> list[Axes]:
     """Left whose results are alike, in the middle whose units, right both for each pair; extreme ones have names."""
-    results, features, pairs = panels(3, width=2.0 + max(3.2, 0.72 * len(maps.players)), height=5.2)
+    is_written = len(maps.players) <= MAX_WRITTEN
+    side = max(3.2, (0.72 if is_written else 0.22) * len(maps.players))
+    results, features, pairs = panels(3, width=2.0 + side, height=max(5.2, 1.0 + side))
     for ax, values, label, low in ((results, maps.results, "alike results", -1), (features, maps.features, "CKA", 0)):
-        text = np.vectorize("{:.2f}".format)(values.round(2) + 0.0) if len(maps.players) <= MAX_WRITTEN else None
+        text = np.vectorize("{:.2f}".format)(values.round(2) + 0.0) if is_written else None
         names = maps.players
         cmap = "PuOr" if low < 0 else "cividis"
         label = label if low < 0 else maps.method.replace("_", " ").replace("cka", "linear CKA")
