@@ -52,6 +52,13 @@ def test_snapshots_that_are_left_out_are_counted(run: Run, monkeypatch: pytest.M
     shown = [label.get_text() for label in ax.get_xticklabels() if "@" in label.get_text()]
     assert ax.get_xlabel() == f"{len(shown)} of {n_snapshots} snapshots; columns= chooses others"
     assert 0 < len(shown) < n_snapshots
+    # room for every snapshot but one: players with few snapshots leave theirs to those with more
+    monkeypatch.setattr("marlnb.plots.populations.league.MAX_PLAYERS", len(playing) + n_snapshots - 1)
+    shown = [label.get_text() for label in plots.payoff_map(league).get_xticklabels() if "@" in label.get_text()]
+    largest = max(len(league[name].snapshots) for name in playing)
+    assert len(shown) == sum(min(largest - 1, len(league[name].snapshots)) for name in playing)
+    monkeypatch.setattr("marlnb.plots.populations.league.MAX_PLAYERS", len(playing) + n_snapshots)
+    assert plots.payoff_map(league).get_xlabel() == ""
 
 
 def test_the_last_point_is_the_rating_of_today(run: Run) -> None:

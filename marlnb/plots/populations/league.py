@@ -27,7 +27,7 @@ from marlnb.populations.league.rating_history import evenly, ratings_over_rounds
 if TYPE_CHECKING:
     from marlnb.populations.run_league import RunLeague
 
-MAX_PLAYERS, MAX_WRITTEN = 24, 16
+MAX_PLAYERS = MAX_WRITTEN = 24
 EVENTS: dict[What, tuple[str, str, str, float]] = {
     "snapshot": ("o", OKABE_ITO[0], "snapshot", 0.0),
     "reset": ("^", OKABE_ITO[5], "reset to fresh weights", 0.25),
@@ -136,7 +136,10 @@ def _thinned(league: RunLeague, n: int) -> list[str]:
     """The players, and as many of the snapshots of each as there is room for."""
     playing = league.history.playing
     players = {name: league[name] for name in league.players if name in playing}
-    per_player = max(1, (n - len(players)) // max(1, len(players)))
+    counts = [len(player.snapshots) for player in players.values()]
+    room = n - len(players)
+    # the largest number for which all fit: what players with few snapshots leave is for the others
+    per_player = max((k for k in range(1, n) if sum(min(k, count) for count in counts) <= room), default=1)
     names = []
     for name, player in players.items():
         snapshots = [each.id for each in player.snapshots]
