@@ -75,7 +75,7 @@ class BestResponse(Result):
         if self.exact is not None:
             numbers += f"; a perfect response has {self.exact:+.3g}"
         if not self.both_sides:
-            return f"After {budget}, an opponent has a {numbers}. Longer training run may find more."
+            return f"After {budget}, an opponent has a {numbers}. Longer training may find more."
         if self.beats:
             return f"After {budget}, an opponent beats it: {numbers}. {self.player} can lose at least that much."
         return f"After {budget}, no exploit was found: {numbers}. That is no proof; longer training may find one."
