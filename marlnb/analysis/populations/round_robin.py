@@ -13,6 +13,7 @@ from marlnb.analysis.populations.match_result import MatchResult
 from marlnb.populations.league.players import ANY_SIDE
 from marlnb.populations.matches.seating import label_of, player_side
 from marlnb.specs import derive_seed
+from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.policy_source import PolicySource
 
 
@@ -57,14 +58,14 @@ def pair_match(
     sides: Sequence[str] | None = None,
     progress: bool = False,
 ) -> MatchResult:
-    """A match whose seed and folder depend on both players' weights.
+    """A match whose seed depends on both players' weights, and its folder on their checkpoints.
 
     With one seed for all pairs, the same luck would count in each of them, and an interval over them would be too
-    narrow. In the other order the two play the same games.
+    narrow. In the other order the two play the same games, and so do players that were trained again in the same way.
     """
-    weights = [source.origin().sha256 for source in (first, second)]
-    name = "-".join([label_of(first), label_of(second), *(each[:8] for each in weights), str(episodes)])
-    seed = derive_seed(0, "match", *sorted(weights))
+    checkpoints = [source.origin().sha256[:8] for source in (first, second)]
+    name = "-".join([label_of(first), label_of(second), *checkpoints, str(episodes)])
+    seed = derive_seed(0, "match", *sorted(weights_sha256(source.policies()) for source in (first, second)))
     return match(first, second, episodes=episodes, sides=sides, name=name, seed=seed, sites=(), progress=progress)
 
 

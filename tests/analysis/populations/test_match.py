@@ -72,6 +72,16 @@ def test_swapped_sides_mirror_each_other(league: RunLeague) -> None:
     assert len(seeds) == 2
 
 
+def test_players_that_are_trained_again_in_the_same_way_play_the_same_games(tmp_path: Path) -> None:
+    """Although their checkpoints have other hashes, as these hold how long the training took."""
+    games, checkpoints = [], []
+    for name in ("a", "b"):
+        run = _trained(tmp_path / name, RPS, "env.steps=2", "frames=64")
+        games.append(pair_match(run, run, episodes=8).episodes)
+        checkpoints.append(run.checkpoint().sha256)
+    assert games[0].equals(games[1]) and checkpoints[0] != checkpoints[1]
+
+
 def test_in_a_game_of_three_sides_each_of_both_players_is_alone_equally_often(tmp_path: Path) -> None:
     """Each of two players that agree with themselves alone loses where it has one of three seats."""
     games = "tests.populations.training.games"
