@@ -8,18 +8,20 @@ the last step of a truncated episode.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import h5py
 import numpy as np
 
-from marlnb.errors import RecordingError, unknown
+from marlnb.disk import writing
+from marlnb.errors import RecordingError, RecordingWriteError, unknown
 from marlnb.paths import expanded
 from marlnb.recording.export.selection import optional_import
+from marlnb.recording.file.journal import JournaledFile
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.specs import GroupSpec
@@ -51,7 +53,7 @@ def to_minari(
         folder: Minari's root of datasets (MINARI_DATASETS_PATH); None: Minari's default.
     Raises:
         RecordingError: not every step was recorded, an agent is not recorded, or Minari has the dataset already or
-            accepts no such id. No dataset is written then.
+            accepts no such id; or the disk refuses a write. No dataset is written then.
         ConfigError: Minari is not installed.
     """
     recording = opened_recording(recording)
@@ -68,7 +70,7 @@ def to_minari(
             if (root / each).exists():
                 raise RecordingError(f"the Minari dataset {each!r} already exists; give another name or version")
         # written to a hidden folder first: after an error or a kill, no name is taken
-        with TemporaryDirectory(prefix=".marlnb-", dir=root) as partial:
+        with writing(root, kind=RecordingWriteError), TemporaryDirectory(prefix=".marlnb-", dir=root) as partial:
             with _datasets_in(partial):
                 for each, (group_name, agent) in zip(ids, pairs):
                     _write(minari, recording, group_name, agent, each)
@@ -100,20 +102,25 @@ def _write(minari: Any, recording: Recording, group: str, agent: str, dataset_id
     if not buffers:
         raise RecordingError(f"{recording.path.name}: {agent} acts in no finished episode")
     observation, action = _spaces(recording.spec.group(group))
-    with warnings.catch_warnings():
-        expected = "env_spec|eval_env|author|code_permalink|algorithm_name|namespace"
-        warnings.filterwarnings("ignore", message=f".*({expected})")
-        minari.create_dataset_from_buffers(
-            dataset_id,
-            buffers,
-            observation_space=observation,
-            action_space=action,
-            algorithm_name=_algorithm(recording),
-            author="marlnb",
-            author_email="unknown",
-            code_permalink="unknown",
-            description=f"{agent} of {recording.spec.name}, recorded by marlnb: {FINAL_OBSERVATION_NOTE}",
-        )
+    folder = Path(minari.storage.get_dataset_path(dataset_id)) / "data"
+    folder.mkdir(parents=True)
+    storage = optional_import("minari.dataset.minari_storage").MinariStorage.new(folder, observation, action)
+    storage.update_metadata(
+        {
+            "dataset_id": dataset_id,
+            "algorithm_name": _algorithm(recording),
+            "author": {"marlnb"},
+            "author_email": {"unknown"},
+            "code_permalink": "unknown",
+            "description": f"{agent} of {recording.spec.name}, recorded by marlnb: {FINAL_OBSERVATION_NOTE}",
+            "minari_version": minari.__version__,
+        }
+    )
+    # HDF5 ends the process where it cannot write to a path
+    with JournaledFile(storage._file_path, locking=False, existing=True) as file:
+        h5py.File(file, "w").close()
+        storage._file_path = file
+        storage.update_episodes(file.until_refused(buffers))
 
 
 def _group_agents(recording: Recording, group: str | None, agents: Sequence[str] | None) -> list[tuple[str, str]]:

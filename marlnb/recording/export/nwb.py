@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import itertools
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
 from marlnb.disk import replacing, writing
 from marlnb.errors import RecordingError, RecordingWriteError
 from marlnb.paths import expanded
-from marlnb.recording.export.selection import optional_import, select_arrays
+from marlnb.recording.export.selection import ExportSelection, optional_import, select_arrays
 from marlnb.recording.file.array import LabelledArray
+from marlnb.recording.file.journal import JournaledFile
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.extract import EpisodeNumbers, Patterns
@@ -57,6 +58,20 @@ def to_nwb(
         raise RecordingError(f"an NWB file must be called <name>.nwb; got {target.name!r}")
     if target.exists():
         raise RecordingError(f"{target} already exists; give another name")
+    with writing(target, kind=RecordingWriteError):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # HDF5 ends the process where it cannot write to a path
+        with replacing(target) as unfinished, JournaledFile(unfinished, locking=False) as storage:
+            file = _contents(pynwb, recording, selection, step_s, storage)
+            with h5py.File(storage, "w") as output, pynwb.NWBHDF5IO(file=output, mode="w") as io:
+                io.write(file)
+    return target
+
+
+def _contents(
+    pynwb: Any, recording: Recording, selection: ExportSelection, step_s: float, storage: JournaledFile
+) -> Any:
+    """What is written to `storage`, read only then."""
     recorded_at = datetime.fromtimestamp(recording.path.stat().st_mtime, tz=timezone.utc)
     file = pynwb.NWBFile(
         session_description=f"{recording.spec.name}, recorded by marlnb; one step is {step_s} s",
@@ -72,22 +87,19 @@ def to_nwb(
         module = activity if name in recording.sites else behaviour
         agents: Sequence[str | None] = array.labels.get("agent") or [None]
         for agent in agents:
-            module.add(_series(pynwb, name, array, agent, clock))
+            module.add(_series(pynwb, name, array, agent, clock, storage))
     _add_trials(file, recording, selection.episode, selection.t, step_s)
-    with writing(target, kind=RecordingWriteError), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".* does not end in '.nwb'", UserWarning)  # it is called so when complete
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(target) as unfinished, pynwb.NWBHDF5IO(str(unfinished), "w") as io:
-            io.write(file)
-    return target
+    return file
 
 
-def _series(pynwb: Any, name: str, array: LabelledArray, agent: str | None, clock: np.ndarray) -> Any:
+def _series(
+    pynwb: Any, name: str, array: LabelledArray, agent: str | None, clock: np.ndarray, storage: JournaledFile
+) -> Any:
     chosen = array if agent is None else array.sel(agent=agent)
     chunks = optional_import("hdmf.data_utils")
     shape = (None, *chosen.shape[1:])
     data = chunks.DataChunkIterator(
-        data=_rows(chosen), buffer_size=BATCH_ROWS, maxshape=shape, dtype=_numeric_dtype(chosen)
+        data=storage.until_refused(_rows(chosen)), buffer_size=BATCH_ROWS, maxshape=shape, dtype=_numeric_dtype(chosen)
     )
     labels = chosen.labels.get(chosen.dims[-1]) if len(chosen.dims) > 1 else None
     return pynwb.TimeSeries(

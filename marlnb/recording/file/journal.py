@@ -15,10 +15,10 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from marlnb.disk import problem_of, publish, writing
 from marlnb.errors import RecordingError, RecordingWriteError
@@ -32,10 +32,11 @@ LOCKLESS_WAIT_S = 1.0
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 MAX_COMMIT_BYTES = 64 * 1024 * 1024  # beyond the size of the recording: a journal holds changes of its bytes
 MIN_CHECKED_BYTES = 512  # HDF5 writes its structure in smaller parts
+Item = TypeVar("Item")
 
 
 class JournaledFile:
-    """A file for h5py's file-object driver.
+    """A file for h5py's file-object driver. A `with` block around that of `h5py.File` commits and closes it.
 
     Args:
         locking: HDF5's file locking, as h5py takes it.
@@ -64,6 +65,27 @@ class JournaledFile:
         self._size = self._committed_size = os.fstat(self._handle).st_size
         self._pending: list[tuple[int, bytes]] = []
         self._crcs: dict[int, tuple[int, int]] = {}  # by offset, length and crc of what was written there last
+
+    def __enter__(self) -> JournaledFile:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Commits and closes; after an exception, closes without what was not committed.
+
+        Raises:
+            OSError: the disk refused a write, whatever HDF5 made of it.
+        """
+        if error is None or self.error is not None:
+            self.commit_and_close()
+        else:
+            self.discard_and_close()
+
+    def until_refused(self, items: Iterable[Item]) -> Iterator[Item]:
+        """What is to be written; raises OSError after the disk refused a write, since the rest would fill memory."""
+        for item in items:
+            if self.error is not None:
+                raise self.error
+            yield item
 
     @property
     def allocated_bytes(self) -> int:
@@ -118,7 +140,7 @@ class JournaledFile:
             self._close()
 
     def discard(self) -> None:
-        """From here on writes go nowhere, so that HDF5 can close a file that the disk refuses to take."""
+        """From here on writes stay in memory, so that HDF5 can close a file that the disk refuses to take."""
         self._is_discarded = True
 
     def discard_and_close(self) -> None:
@@ -170,18 +192,18 @@ class JournaledFile:
     def write(self, data: Any) -> int:
         """Writes new space at once; holds back changes of committed bytes until `commit`.
 
-        Where the disk refuses, this and all later writes go nowhere, and `commit` raises: HDF5 crashes where a write
-        raises in the middle of its work.
+        Where the disk refuses, this and all later writes stay in memory, and `commit` raises: HDF5 crashes where a
+        write raises in the middle of its work, or where it reads something else than it wrote.
         """
         offset, length = self._position, len(data)
-        if self.is_closed or self._is_discarded:
+        if self.is_closed:
             return length
         if length >= MIN_CHECKED_BYTES:
             self._crcs[offset] = (length, zlib.crc32(data))
-        if offset >= self._committed_size:
+        if offset >= self._committed_size and not self._is_discarded:
             with suppress(OSError), self._noting_error():
                 _write_all(self._handle, data, offset)
-        else:
+        if offset < self._committed_size or self._is_discarded:
             self._pending.append((offset, bytes(data)))
         self._position += length
         self._size = max(self._size, self._position)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import resource
 from pathlib import Path
 
 import h5py
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 
 from marlnb.envs.mpe.simple_speaker_listener import SimpleSpeakerListenerConfig
-from marlnb.errors import ConfigError, RecordingError
+from marlnb.errors import ConfigError, RecordingError, RecordingWriteError
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.export.arrays import to_pandas, to_xarray
 from marlnb.recording.export.minari import to_minari
@@ -163,6 +165,24 @@ def test_minari_writes_all_datasets_or_none(lives: Recording, tmp_path: Path, mo
 
 def _interrupt(*args: object) -> None:
     raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("limit_bytes", [1000, 4000, 30_000])
+@pytest.mark.parametrize("kind", ["minari", "nwb"])
+def test_a_write_that_the_disk_refuses_is_an_error(
+    lives: Recording, tmp_path: Path, kind: str, limit_bytes: int
+) -> None:
+    """It ended the process, in HDF5."""
+    pytest.importorskip({"nwb": "pynwb"}.get(kind, kind))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, hard))
+    try:
+        with pytest.raises(RecordingWriteError, match="a limit on the size of files is reached"):
+            to_nwb(lives, tmp_path / "lives.nwb") if kind == "nwb" else to_minari(lives, "lives-v0", folder=tmp_path)
+        gc.collect()  # frees what HDF5 did not write
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nwb_is_valid_and_holds_units_by_time(talk: Recording, tmp_path: Path) -> None:
