@@ -53,13 +53,16 @@ def add_config_options(
         if not item.init or not types_of_words:
             continue
         name, default = item.name.replace("_", "-"), _default_of(item)
-        unset = default is MISSING or default is None or isinstance(default, bool)
-        text = (meaning(kind, item) + ("" if unset else f" (default {write_value(default)})")).replace("%", "%%")
-        options: dict[str, Any] = {"dest": item.name, "default": argparse.SUPPRESS, "help": text}
+        options: dict[str, Any] = {"dest": item.name, "default": argparse.SUPPRESS}
         if types_of_words == (bool,):
-            flag = f"--no-{name}" if default else f"--{name}"
-            parser.add_argument(flag, action="store_false" if default else "store_true", **options)
+            text = _escaped(item.metadata["help"])
+            if default:
+                parser.add_argument(f"--no-{name}", action="store_false", help=f"switch off: {text}", **options)
+            else:
+                parser.add_argument(f"--{name}", action="store_true", help=text, **options)
             continue
+        unset = default is MISSING or default is None
+        options["help"] = _escaped(meaning(kind, item) + ("" if unset else f" (default {write_value(default)})"))
         options |= {"type": _reader(types_of_words), "metavar": "N" if types_of_words == (int,) else "VALUE"}
         if takes_several:
             options["nargs"] = "*"
@@ -153,6 +156,11 @@ def _reader(word_types: Sequence[type]) -> Callable[[str], Any]:
         raise argparse.ArgumentTypeError(f"expected a number; got {word!r}")
 
     return read
+
+
+def _escaped(text: str) -> str:
+    """For argparse, which reads % as the start of a format."""
+    return text.replace("%", "%%")
 
 
 def _default_of(item: Field[Any]) -> Any:
