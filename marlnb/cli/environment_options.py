@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from marlnb.cli.config_dir_option import add_config_dir_argument
 from marlnb.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ def add_environment_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("overrides", nargs="*", default=[], metavar="env.KEY=VALUE", help="options of the environment --env")
     add("--env", metavar="NAME", help="another environment with the same groups and spaces")
-    add("--config-dir", metavar="FOLDER", help="folder of YAML variants for --env (default $MARLNB_CONFIG_DIR)")
+    add_config_dir_argument(parser, "YAML variants for --env")
 
 
 def chosen_environment(arguments: argparse.Namespace) -> EnvConfig | None:

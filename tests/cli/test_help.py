@@ -66,6 +66,12 @@ def test_help_of_the_parts_that_are_named(capsys: pytest.CaptureFixture[str]) ->
     assert "models.a.recurrent_size=64" in output
 
 
+@pytest.mark.parametrize("command", ["train", "evaluate", "record", "benchmark", "list"])
+def test_help_names_both_default_folders_of_variants(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main([command, "--help"])
+    assert "(default $MARLNB_CONFIG_DIR, or else ./conf if it exists)" in " ".join(capsys.readouterr().out.split())
+
+
 def test_unknown_command_and_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trian"]) == 2
     assert "no command 'trian'; did you mean train" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from marlnb.cli.config_dir_option import add_config_dir_argument
 from marlnb.cli.output import print_json, print_table, say
 from marlnb.cli.trust_option import add_trust_argument
 from marlnb.errors import ConfigError, unknown
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN|KEY=VALUE",
         help="for sites: a run's folder, or overrides of an experiment",
     )
-    add("--config-dir", metavar="FOLDER", help="folder of YAML variants (default $MARLNB_CONFIG_DIR)")
+    add_config_dir_argument(parser)
     add_trust_argument(parser)
     add("--json", action="store_true", help="print one JSON object and nothing else")
 

@@ -17,6 +17,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from marlnb.cli.config_dir_option import add_config_dir_argument
 from marlnb.cli.exit_codes import FAILED, INTERRUPTED
 from marlnb.cli.output import print_json, print_table, print_text, quiet_stdout, say
 from marlnb.cli.trust_option import add_trust_argument
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--jobs", type=int, default=1, metavar="N", help="parallel processes (default %(default)s)")
     add("--compare", action="append", default=[], metavar="PATH", help="marl-eval JSON of other runs")
     add("--no-report", action="store_true", help="do not execute the report notebook")
-    add("--config-dir", metavar="FOLDER", help="folder of YAML variants (default $MARLNB_CONFIG_DIR)")
+    add_config_dir_argument(parser)
     add("--dry-run", action="store_true", help="print the runs and their states, train nothing")
     add_trust_argument(parser)
     add("--quiet", action="store_true", help="no progress")

@@ -22,6 +22,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from marlnb.cli.config_dir_option import add_config_dir_argument
 from marlnb.cli.exit_codes import FAILED, INTERRUPTED
 from marlnb.cli.output import print_table, print_text, quiet_stdout, say
 from marlnb.cli.train_and_resume import add_record_argument, chosen_callbacks, end_of_training
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("overrides", nargs="*", default=[], metavar="KEY=VALUE", help=help_run)
     help_resume = "if run=FOLDER already has this experiment, resume it, or do nothing if it is complete"
     add("--resume", action="store_true", help=help_resume)
-    add("--config-dir", metavar="FOLDER", help="YAML variants and experiments (default $MARLNB_CONFIG_DIR)")
+    add_config_dir_argument(parser, "YAML variants and experiments")
     help_dry = "print the composed experiment as JSON, or the table of several runs; train nothing"
     add("--dry-run", action="store_true", help=help_dry)
     help_jobs = (
