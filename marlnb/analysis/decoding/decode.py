@@ -73,8 +73,8 @@ def decode(
     Classes are read with logistic regression and scored by balanced accuracy, quantities with ridge regression and
     scored by R². Units are standardised. Folds are always whole episodes. Each score comes with its controls: the best
     constant answer, labels of other episodes, the agent's raw observation, a network of the same architecture with
-    random weights, and a memorisation control (Hewitt and Liang 2019). All p-values are corrected for the number of
-    scores.
+    random weights, and a memorisation control (Hewitt and Liang 2019). `p_holm`, `p_fdr` and `p_max` are corrected for
+    the number of scores; `p_value` is not.
 
     Args:
         site: for example `listener/actor/hidden_1`; several, or globs such as `*/actor/hidden_*`.
