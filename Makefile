@@ -167,7 +167,7 @@ fuzz-envs: $(READY) ## compare random environments with a simple loop over one e
 long-life: $(READY) ## run 200 cycles of train, record, explain and plot, and 200 interrupts, in one kernel; ARGS="--cycles 20"
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.long_life $(ARGS)
 
-verify: $(READY) ## train every algorithm to its known target; hours; ARGS="spread" for some checks
+verify: $(READY) ## train the checks that have known scores, then all other verifications; hours; ARGS="spread" trains some checks only
 	$(BIN)/python -m benchmarks.verify $(ARGS)
 	$(if $(ARGS),,$(BIN)/python -m benchmarks.verify.exploitability)
 	$(if $(ARGS),,$(BIN)/python -m benchmarks.verify.evolution)
