@@ -18,3 +18,6 @@ def test_it_runs(tmp_path: Path) -> None:
     executed = nbformat.read(folder / "notebook.ipynb", 4)
     figures = [o for cell in executed.cells for o in cell.get("outputs", []) if "image/png" in o.get("data", {})]
     assert len(figures) == 5
+    output_text = "".join(o.get("text", "") for cell in executed.cells for o in cell.get("outputs", []))
+    conclusion = "too few shuffles"  # one shuffle decides nothing
+    assert f": {conclusion}\n2 of 2 scores: {conclusion}; the best: goal_to_the_right" in output_text
