@@ -104,7 +104,8 @@ def still_figure(
         grid = part.add_gridspec(1 + len(shown), 1, height_ratios=[2.6, *[1.0] * len(shown)])
         top = grid[0].subgridspec(1, 2)
         _draw_image(_axes(part, top[0]), image)
-        _draw_rewards(_axes(part, top[1]), view, k, shown)
+        others_too = [*shown, *(agent for agent in view.agents if agent not in shown)]  # their rewards are drawn too
+        _draw_rewards(_axes(part, top[1]), view, k, others_too[:MAX_AGENTS])
         for row, agent in enumerate(shown, 1):
             _draw_units(_axes(part, grid[row]), view, agent, layer, order, k)
     return figure

@@ -12,6 +12,7 @@ from matplotlib.colors import to_hex
 
 import marlnb as mnb
 from marlnb.plots.canvas import INK
+from marlnb.widgets.microscope.microscope import Microscope
 from tests.widgets.kernels import run_cells
 
 CELLS = (
@@ -42,22 +43,33 @@ def test_the_snapshot_shows_the_last_state(listener: mnb.Recording, monkeypatch:
     assert t == 11
 
 
+def title_and_names(scope: Microscope) -> tuple[str, list[str]]:
+    """The title of the snapshot, and the agents that the legend of its rewards names."""
+    (part,) = scope.figure().subfigs
+    (legend,) = [ax.get_legend() for ax in part.axes if ax.get_legend() is not None]
+    return part.get_suptitle(), [text.get_text() for text in legend.get_texts()]
+
+
 def test_a_snapshot_of_some_agents_says_how_many_there_are(
     listener: mnb.Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scope = mnb.microscope(listener, 3, t=5)
-
-    def title_and_names() -> tuple[str, list[str]]:
-        (part,) = scope.figure().subfigs
-        (legend,) = [ax.get_legend() for ax in part.axes if ax.get_legend() is not None]
-        return part.get_suptitle(), [text.get_text() for text in legend.get_texts()]
-
-    title, names = title_and_names()
+    title, names = title_and_names(scope)
     assert "agents" not in title and names == ["speaker_0", "listener_0"]
     monkeypatch.setattr("marlnb.widgets.microscope.snapshot.MAX_AGENTS", 1)
-    title, names = title_and_names()
+    title, names = title_and_names(scope)
     assert title.endswith("\n1 of 2 agents; show_agents([...]) shows others") and names == ["speaker_0"]
     scope.close()
+
+
+def test_agents_without_the_layer_are_named_too_since_their_rewards_are_drawn(listener: mnb.Recording) -> None:
+    sites = ["speaker/actor/hidden_1", "listener/actor/hidden_2"]  # as with unshared weights, each its own layers
+    run = listener.path.parents[1]
+    with mnb.record(run, episodes=2, sites=sites, name="own_layers", progress=False) as recording:
+        scope = mnb.microscope(recording, layer="actor/hidden_2")
+        title, names = title_and_names(scope)
+        assert "agents" not in title and names == ["speaker_0", "listener_0"]
+        scope.close()
 
 
 def test_the_picture_is_dark_on_white_in_a_dark_style(listener: mnb.Recording) -> None:
