@@ -51,7 +51,7 @@ def feature_strip(
     maxima: np.ndarray | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Features over the steps of one episode, each scaled by its own maximum.
+    """Features over the steps of one episode, each scaled by its own maximum, which is in brackets after its name.
 
     Args:
         values: `[time, feature]`.
@@ -65,8 +65,8 @@ def feature_strip(
     maxima = values.max(0) if maxima is None else np.asarray(maxima)
     scaled = values / np.maximum(maxima, 1e-12)
     ax.imshow(scaled.T, aspect="auto", cmap=SEQUENTIAL, vmin=0, vmax=1, interpolation="nearest")
-    labels = [f"{name} (to {maximum:.2g})" if name else "" for name, maximum in zip(names, maxima)]
+    labels = [f"{name} ({maximum:.2g})" if name else "" for name, maximum in zip(names, maxima)]
     ax.set_yticks(range(values.shape[1]), labels, fontsize=8.5)
     ticks = np.linspace(0, len(t) - 1, min(len(t), 9)).round().astype(int)
     ax.set_xticks(ticks, [str(t[k]) for k in ticks])
-    return finish(ax, title=title, x="time (steps)", y="", grid="")
+    return finish(ax, title=title, x="time (steps)\ndark: 0; bright: the number in brackets", y="", grid="")
