@@ -14,6 +14,7 @@ from marlnb.errors import ShapeError
 from marlnb.plots.canvas import SEQUENTIAL, axes, finish, label_colour_bar
 
 MAX_FRAME_INCHES = 2.6  # longest side of a frame in a filmstrip
+MIN_STRIP_INCHES = 2.1
 LABEL_WIDTH_INCHES = 0.62  # of the time below a frame
 TITLE_LETTERS_PER_INCH = 10.0
 
@@ -96,11 +97,13 @@ def filmstrip(
     gap = max(2, width // 50, round(LABEL_WIDTH_INCHES / scale) - width)  # room for the labels below
     blank = np.full((height, gap, 3), 255, np.uint8)
     strip = np.concatenate([part for t in times for part in (pictures[t], blank)][:-1], axis=1)
-    figure_width = max(2.4, scale * strip.shape[1] + 0.3)
+    margin = max(0, round(MIN_STRIP_INCHES / scale - strip.shape[1]) // 2)  # a narrow strip would be stretched
+    strip = np.pad(strip, ((0, 0), (margin, margin), (0, 0)), constant_values=255)
+    figure_width = scale * strip.shape[1] + 0.3
     title = textwrap.fill(title, round(figure_width * TITLE_LETTERS_PER_INCH))
     ax = axes(ax, width=figure_width, height=scale * height + 1.0 + 0.22 * title.count("\n"))
     ax.imshow(strip, interpolation="antialiased")
-    lefts = np.arange(len(times)) * (width + gap) - 0.5
+    lefts = margin + np.arange(len(times)) * (width + gap) - 0.5
     for left in lefts:
         x, y = np.array([0, width, width, 0, 0]) + left, np.array([0, 0, height, height, 0]) - 0.5
         ax.plot(x, y, color="#BBBBBB", linewidth=0.8, clip_on=False)

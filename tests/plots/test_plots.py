@@ -409,6 +409,8 @@ def test_long_names_neither_cover_the_data_nor_are_cut_off() -> None:
         plots.influence_map(np.ones((2, 2)), agents=AGENTS, sources=AGENTS, units="reward for a landmark, " * 3),
         plots.attribution_bars(attribution(target="the logit of a long choice, " * 4, units="logits, " * 12)),
         plots.filmstrip(np.zeros((9, 700, 100, 3), np.uint8), n=4),
+        plots.filmstrip(np.zeros((9, 700, 100, 3), np.uint8), n=1),
+        plots.filmstrip(np.zeros((9, 700, 700, 3), np.uint8), n=1, title="Episode 3"),
         plots.filmstrip(np.zeros((9, 70, 70, 3), np.uint8), n=1, title="one picture of an episode and its long title"),
         plots.setting_scores(
             {"algorithm.lr=1e-3 model.hidden=[256,256] algorithm.entropy_coef=0.01": interval(1.0)},
