@@ -22,9 +22,9 @@ from marlnb.plots.canvas import (
     finish,
     heat_map,
     legend_outside,
-    mean_with_middle_half,
     width_with_legend,
 )
+from marlnb.plots.marks import mean_with_middle_half
 
 if TYPE_CHECKING:
     from marlnb.analysis.attribution.over_time.result import TemporalAttribution

@@ -24,8 +24,8 @@ from marlnb.plots.canvas import (
     line_style,
     width_with_legend,
 )
-from marlnb.plots.intervals import interval_band
 from marlnb.plots.learning import reference_lines, reference_width_pt
+from marlnb.plots.marks import draw_band
 
 if TYPE_CHECKING:
     from marlnb.analysis.benchmarking.statistics import Band, Estimate
@@ -86,7 +86,7 @@ def sample_efficiency(
         colour = style["color"]
         for frames_of_run, values in runs.get(name, ()):
             ax.plot(np.asarray(frames_of_run, dtype=float) / scale, values, color=colour, alpha=0.35, linewidth=0.8)
-        interval_band(ax, xs, band.low, band.high, colour, alpha=0.18)
+        draw_band(ax, xs, band.low, band.high, colour=colour, alpha=0.18)
         # markers of different curves at different x: curves can overlap; a curve of few points has one too
         first = min(index * step // len(names), len(xs) - 1)
         style |= {"markersize": 4.5, "markevery": (first, step)}

@@ -110,20 +110,6 @@ def line_style(index: int) -> dict[str, Any]:
     }
 
 
-def bar_with_interval(ax: Axes, x: float, value: float, low: float, high: float, colour: str, *, width: float) -> None:
-    """Draws a bar with an error bar from `low` to `high`; a side on which the value is outside is left out."""
-    ax.bar(x, value, width=width, color=colour, edgecolor=INK, linewidth=0.8)
-    ax.errorbar(x, value, [[max(value - low, 0.0)], [max(high - value, 0.0)]], color=INK, capsize=4)
-
-
-def write_number(ax: Axes, x: float, y: float, text: str, *, below: bool = False) -> None:
-    """Writes a number above (or below) the end of a bar, on white, so that no line strikes it through."""
-    ax.annotate(
-        text, (x, y), (0, -3 if below else 3), textcoords="offset points", ha="center", va="top" if below else "bottom",
-        fontsize=9, color=INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
-    )  # fmt: skip
-
-
 def choose_agent(agent: str | None, agents: Sequence[str], what: str) -> str:
     """The agent that is drawn; None: the only one.
 
@@ -186,35 +172,6 @@ def label_colour_bar(bar: Colorbar, label: str, *, fontsize: float | None = None
     bar.outline.set_edgecolor(INK)  # type: ignore[operator]
     bar.ax.tick_params(colors=INK)
     show_as_text(bar.ax)
-
-
-def mean_with_middle_half(
-    ax: Axes, t: np.ndarray, values: np.ndarray, *, index: int, colour: str, label: str, **line: Any
-) -> np.ndarray:
-    """Draws the mean over rows at each time step, and a band from the first to the third quartile.
-
-    A step of which no row is finite is a gap: an agent that did not act has no value there.
-
-    Args:
-        t: `[row]`, the time step of each row.
-        values: `[row]`.
-        index: of the line in the figure; decides its dashes and its marker.
-        line: more options of matplotlib's `Axes.plot`.
-    Returns:
-        The means, one for each distinct step.
-    """
-    steps = np.unique(t)
-    low, mean, high = np.full((3, len(steps)), np.nan)
-    for k, step in enumerate(steps):
-        rows = values[t == step]
-        rows = rows[np.isfinite(rows)]
-        if rows.size:
-            low[k], high[k] = np.quantile(rows, [0.25, 0.75])
-            mean[k] = rows.mean()
-    ax.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
-    style = line_style(index) | {"color": colour, "markersize": 4.5, "linewidth": 1.8, "label": label}
-    ax.plot(steps, mean, **style | line)
-    return mean
 
 
 def finish(ax: Axes, *, title: str, x: str, y: str, grid: str = "y", warnings: Sequence[str] = ()) -> Axes:
@@ -308,10 +265,10 @@ def legend_outside(ax: Axes, *, title: str | None = None, size: float | None = N
         "labelcolor": INK,
     }
     legend = ax.legend(title=title, bbox_to_anchor=(1, 1), bbox_transform=anchor, **style)
-    for handle in legend.legend_handles if size is not None else ():
-        if isinstance(handle, Line2D):
+    for handle in legend.legend_handles:
+        if size is not None and isinstance(handle, Line2D):
             handle.set_markersize(sqrt(size))
-        else:
+        elif size is not None:
             handle.set_sizes([size])  # type: ignore[union-attr]
     show_as_text(legend)
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import OKABE_ITO, axes, bar_with_interval, finish, heat_map, write_number
+from marlnb.plots.canvas import OKABE_ITO, axes, finish, heat_map
+from marlnb.plots.marks import bar_with_interval, write_number
 
 if TYPE_CHECKING:
     from marlnb.analysis.communication.communication_result import Communication

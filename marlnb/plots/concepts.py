@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError
-from marlnb.plots.canvas import INK, agent_colour, axes, bar_with_interval, finish, legend_outside, write_number
+from marlnb.plots.canvas import INK, agent_colour, axes, finish, legend_outside
+from marlnb.plots.marks import bar_with_interval, write_number
 
 if TYPE_CHECKING:
     from marlnb.analysis.concepts.result import ConceptScore, Tcav

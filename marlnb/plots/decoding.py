@@ -22,9 +22,8 @@ from marlnb.plots.canvas import (
     legend_outside,
     width_of_columns,
     width_with_title,
-    write_number,
 )
-from marlnb.plots.intervals import interval_band, level_marker
+from marlnb.plots.marks import draw_band, level_marker, write_number
 
 if TYPE_CHECKING:
     from marlnb.analysis.decoding.result import Decoding
@@ -142,7 +141,7 @@ def _curve(
     colour = agent_colour(who, agents or [who])
     score = np.array([s.score for s in scores])
     survives = np.array([s.survives() for s in scores])
-    interval_band(ax, xs, [s.low for s in scores], [s.high for s in scores], colour, alpha=0.22)
+    draw_band(ax, xs, [s.low for s in scores], [s.high for s in scores], colour=colour, alpha=0.22)
     ax.plot(xs, score, color=colour, linewidth=3.2, label="hidden units (trained)")
     dot: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "markeredgewidth": 1.4}
     others = " or ".join(dict.fromkeys(decoding.conclusion_of(s) for s in scores if not s.survives()))
@@ -156,7 +155,7 @@ def _curve(
         dotted = (0, (1.2, 1.4))
         ax.plot(xs, untrained, color=MUTED, linestyle=dotted, linewidth=2, label="hidden units (untrained)", **level)
     shuffled, top = [s.shuffled for s in scores], [s.shuffled_high for s in scores]
-    interval_band(ax, xs, shuffled, top, "#BDBDBD", alpha=0.6, label="labels of other episodes (mean to max)")
+    draw_band(ax, xs, shuffled, top, colour="#BDBDBD", alpha=0.6, label="labels of other episodes (mean to max)")
     chance = [s.chance for s in scores]  # can differ between steps: some steps may lack a class
     if len(set(chance)) == 1:
         ax.axhline(chance[0], color=INK, linewidth=1.0)

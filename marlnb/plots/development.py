@@ -18,7 +18,7 @@ from marlnb.plots.canvas import (
     line_style,
     width_of_columns,
 )
-from marlnb.plots.intervals import interval_band, level_marker
+from marlnb.plots.marks import draw_band, level_marker
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.development_result import Development
@@ -47,7 +47,7 @@ def development_curves(development: Development, *, title: str | None = None, ax
     iterations = development.iterations
     for k, name in enumerate(development.sites):
         style, low, high = line_style(k), development.low[k], development.high[k]
-        interval_band(ax, iterations, low, high, style["color"], alpha=0.18)
+        draw_band(ax, iterations, low, high, colour=style["color"], alpha=0.18)
         ax.plot(iterations, development.values[k], label=name, **style)
     _controls(ax, iterations, development.control, development.control_name, linestyle=(0, (1.2, 1.4)), linewidth=2)
     _controls(ax, iterations, development.untrained, "untrained network", linestyle="--", linewidth=1)

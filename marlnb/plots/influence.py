@@ -9,16 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from marlnb.display.formatting import format_interval
-from marlnb.plots.canvas import (
-    MUTED,
-    agent_colour,
-    axes,
-    finish,
-    heat_map,
-    legend_outside,
-    mean_with_middle_half,
-    width_with_legend,
-)
+from marlnb.plots.canvas import MUTED, agent_colour, axes, finish, heat_map, legend_outside, width_with_legend
+from marlnb.plots.marks import isolated_points, mean_with_middle_half
 
 if TYPE_CHECKING:
     from marlnb.analysis.attribution.value_decomposition import ValueDecomposition
@@ -62,9 +54,7 @@ def value_decomposition_over_time(
         colour = agent_colour(agent, agents or shares.agents)
         mean = mean_with_middle_half(ax, shares.t, shares.share[:, index], index=index, colour=colour, label=agent)
         # a line shows nothing of a step between two gaps: only those get a marker
-        known = np.concatenate([[False], np.isfinite(mean), [False]])
-        isolated = np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:])
-        ax.lines[-1].set_markevery([int(k) for k in isolated])
+        ax.lines[-1].set_markevery([int(k) for k in isolated_points(mean)])
     ax.axhline(0, color=MUTED, linewidth=1)
     legend_outside(ax)
     heading = title or f"What each agent adds to the value of {shares.group}"

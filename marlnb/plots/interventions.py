@@ -22,7 +22,7 @@ from marlnb.plots.canvas import (
     width_of_columns,
     width_with_legend,
 )
-from marlnb.plots.intervals import interval_band
+from marlnb.plots.marks import draw_band
 
 if TYPE_CHECKING:
     from marlnb.analysis.interventions.result import Arm, Effect, Intervention
@@ -128,7 +128,7 @@ def strength_response(
         rows = [(strength, e.difference, e.low, e.high) for strength, e in zip(strengths, effects)]
         x, y, low, high = np.array(sorted(rows, key=lambda row: row[0]), dtype=float).T  # type: ignore[arg-type, return-value]
         style = line_style(intervention.agents.index(who) if who in intervention.agents else k)
-        interval_band(ax, x, low, high, style["color"], alpha=0.2)
+        draw_band(ax, x, low, high, colour=style["color"], alpha=0.2)
         ax.plot(x, y, linewidth=2.2, label=who or "episode", **style)
     units = effects[0].units
     ax.axhline(0, color=INK, linewidth=1.0)

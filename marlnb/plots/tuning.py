@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError
 from marlnb.plots.canvas import axes, finish, heat_map, legend_outside, line_style
+from marlnb.plots.marks import draw_band
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.tuning_result import Tuning
@@ -42,7 +43,7 @@ def tuning_curves(
             x = tuning.centres + (k - (len(chosen) - 1) / 2) * step
             ax.errorbar(x, y, np.maximum([y - low, high - y], 0), capsize=3, label=name, **style | {"linestyle": ""})
         else:
-            ax.fill_between(tuning.centres, low, high, color=style["color"], alpha=0.2, linewidth=0)
+            draw_band(ax, tuning.centres, low, high, colour=style["color"])
             ax.plot(tuning.centres, y, markersize=4.5, label=name, **style)
     if tuning.is_class:
         ax.set_xticks(tuning.centres, list(tuning.bins))

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -303,10 +304,14 @@ def test_sample_efficiency_shows_each_algorithm_with_its_band_and_the_levels() -
 
 def test_a_single_evaluation_is_a_point_of_each_algorithm() -> None:
     curves = {
-        name: ([800], Interval(*np.array([[value], [value], [value]]))) for name, value in (("a", 1.0), ("b", 2.0))
+        name: ([800], Interval(*np.array([[value], [value - 0.1], [value + 0.2]])))
+        for name, value in (("a", 1.0), ("b", 2.0))
     }
-    lines = plots.sample_efficiency(curves).get_lines()
+    ax = plots.sample_efficiency(curves)
+    lines = ax.get_lines()
     assert [line.get_markevery()[0] for line in lines] == [0, 0]
+    bars = [line for drawn in ax.collections if isinstance(drawn, LineCollection) for line in drawn.get_segments()]
+    np.testing.assert_allclose(bars, [[[800, 0.9], [800, 1.2]], [[800, 1.9], [800, 2.2]]])
 
 
 def test_aggregates_are_bars_from_low_to_high() -> None:

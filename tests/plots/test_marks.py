@@ -12,7 +12,7 @@ from matplotlib.collections import LineCollection
 from marlnb import plots
 from marlnb.analysis.benchmarking.statistics import Band
 from marlnb.plots.canvas import axes
-from marlnb.plots.intervals import interval_band
+from marlnb.plots.marks import draw_band
 from tests.plots.test_comparing import GROWTH
 from tests.plots.test_decoding import decoding, score
 from tests.plots.test_interventions import Arm, Effect, Intervention
@@ -27,7 +27,7 @@ def bars(ax: Axes) -> list[tuple[float, ...]]:
 
 def test_a_point_without_neighbours_has_a_bar() -> None:
     ax = axes(None)
-    interval_band(ax, [0, 1, 2, 3, 4], [0, 1, np.nan, 3, np.nan], [1, 2, np.nan, 5, np.nan], "#0072B2", alpha=0.2)
+    draw_band(ax, [0, 1, 2, 3, 4], [0, 1, np.nan, 3, np.nan], [1, 2, np.nan, 5, np.nan], colour="#0072B2")
     assert bars(ax) == [(3, 3, 5)]
     (band,) = ax.collections[0].get_paths()[:1]
     assert np.asarray(band.vertices)[:, 0].max() == 1  # of the first two
