@@ -19,6 +19,7 @@ from marlnb.plots.canvas import (
     agent_colour,
     axes,
     choose_agent,
+    count_in_whole_numbers,
     finish,
     heat_map,
     legend_outside,
@@ -107,6 +108,7 @@ def attribution_over_time(
         mean_with_middle_half(ax, attribution.t, values, index=k, colour=colour, label=name, markevery=marker_every)
     ax.set_ylim(bottom=0)
     legend_outside(ax)
+    count_in_whole_numbers(ax.xaxis)
     heading = title or f"What drives {who}, and when? {attribution.target}"
     across = "time (steps); bands: middle half of rows"
     up = f"mean |contribution| ({attribution.units})"

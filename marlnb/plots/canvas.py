@@ -18,7 +18,7 @@ from matplotlib.colorbar import Colorbar
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-from matplotlib.ticker import FixedLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator
 from matplotlib.transforms import Bbox, ScaledTranslation
 
 from marlnb.errors import AnalysisError, unknown
@@ -88,6 +88,12 @@ def panels(n: int, *, width: float = 6.4, height: float = 3.4) -> list[Axes]:
     """`n` axes side by side in a new figure, each of this size in inches."""
     figure = PlainFigure(figsize=(width * n, height), dpi=110)
     return [figure.add_subplot(1, n, k + 1) for k in range(n)]
+
+
+def count_in_whole_numbers(*axis: Axis) -> None:
+    """Puts ticks at whole numbers only: there is no half of an episode, of a step or of a feature."""
+    for each in axis:
+        each.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
 
 
 def agent_colour(agent: str, agents: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from marlnb.plots.canvas import (
     agent_colour,
     axes,
     choose_agent,
+    count_in_whole_numbers,
     finish,
     heat_map,
     legend_outside,
@@ -168,6 +169,7 @@ def _curve(
     ax.set_ylim(min([bottom, *ends]), max([1.05, *ends]))
     ax.margins(x=0.02)
     legend_outside(ax)
+    count_in_whole_numbers(ax.xaxis)
     return ax
 
 

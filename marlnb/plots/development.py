@@ -12,6 +12,7 @@ from marlnb.plots.canvas import (
     MIN_WRITTEN_COLUMN,
     MUTED,
     axes,
+    count_in_whole_numbers,
     finish,
     heat_map,
     legend_outside,
@@ -52,6 +53,7 @@ def development_curves(development: Development, *, title: str | None = None, ax
     _controls(ax, iterations, development.control, development.control_name, linestyle=(0, (1.2, 1.4)), linewidth=2)
     _controls(ax, iterations, development.untrained, "untrained network", linestyle="--", linewidth=1)
     legend_outside(ax)
+    count_in_whole_numbers(ax.xaxis)
     heading, up = title or "When did it develop?", development.what
     return finish(ax, title=heading, x="checkpoint (iteration)", y=up, warnings=development.warnings)
 

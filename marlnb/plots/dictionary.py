@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import ALARM, INK, MUTED, OKABE_ITO, SEQUENTIAL, axes, finish
+from marlnb.plots.canvas import ALARM, INK, MUTED, OKABE_ITO, SEQUENTIAL, axes, count_in_whole_numbers, finish
 
 if TYPE_CHECKING:
     from marlnb.analysis.dictionaries.dictionary import Dictionary
@@ -39,6 +39,7 @@ def feature_density(dictionary: Dictionary, *, title: str | None = None, ax: Axe
     if is_doubtful:
         doubts = textwrap.fill("DOUBTFUL: " + "; ".join(dictionary.feature_warnings), 56)
         ax.text(0.98, 0.9, doubts, ha="right", va="top", fontweight="bold", color=ALARM, **corner)
+    count_in_whole_numbers(ax.yaxis)
     return finish(ax, title=heading, x="share of steps", y="features", warnings=dictionary.warnings)
 
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 
 from marlnb.errors import AnalysisError, unknown
-from marlnb.plots.canvas import INK, MUTED, axes, finish, legend_outside, line_style, width_with_legend
+from marlnb.plots.canvas import (
+    INK,
+    MUTED,
+    axes,
+    count_in_whole_numbers,
+    finish,
+    legend_outside,
+    line_style,
+    width_with_legend,
+)
 
 if TYPE_CHECKING:
     from marlnb.analysis.representations.event_average_result import EventAverage
@@ -46,6 +55,7 @@ def event_response(
     min_count, max_count = int(average.n_events.min()), int(average.n_events.max())
     events = f"{max_count} events" if min_count == max_count else f"{min_count} to {max_count} events a lag"
     legend_outside(ax)
+    count_in_whole_numbers(ax.xaxis)
     heading = title or f"{average.agent}: {average.what} around “{average.event}”"
     across = f"lag from the event ({average.lag_unit}); {events}"
     up = "mean activation" if "/" in average.what else f"mean {average.what}"

@@ -9,7 +9,16 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from marlnb.display.formatting import format_interval
-from marlnb.plots.canvas import MUTED, agent_colour, axes, finish, heat_map, legend_outside, width_with_legend
+from marlnb.plots.canvas import (
+    MUTED,
+    agent_colour,
+    axes,
+    count_in_whole_numbers,
+    finish,
+    heat_map,
+    legend_outside,
+    width_with_legend,
+)
 from marlnb.plots.marks import isolated_points, mean_with_middle_half
 
 if TYPE_CHECKING:
@@ -57,5 +66,6 @@ def value_decomposition_over_time(
         ax.lines[-1].set_markevery([int(k) for k in isolated_points(mean)])
     ax.axhline(0, color=MUTED, linewidth=1)
     legend_outside(ax)
+    count_in_whole_numbers(ax.xaxis)
     heading = title or f"What each agent adds to the value of {shares.group}"
     return finish(ax, title=heading, x="time (steps)", y="share (reward)", warnings=shares.warnings)

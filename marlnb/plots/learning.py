@@ -16,6 +16,7 @@ from marlnb.plots.canvas import (
     MUTED,
     OKABE_ITO,
     axes,
+    count_in_whole_numbers,
     finish,
     legend_outside,
     line_style,
@@ -149,4 +150,5 @@ def return_distribution(
         ax.axvline(level, color=INK if index == 0 else MUTED, linestyle=dash, linewidth=1.6, label=label)
     if levels:
         legend_outside(ax)
+    count_in_whole_numbers(ax.yaxis)
     return finish(ax, title=title, x="return per agent and episode (reward)", y="episodes")

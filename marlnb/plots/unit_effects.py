@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from marlnb.plots.canvas import INK, OKABE_ITO, agent_colour, axes, finish, legend_outside, width_with_legend
+from marlnb.plots.canvas import (
+    INK,
+    OKABE_ITO,
+    agent_colour,
+    axes,
+    count_in_whole_numbers,
+    finish,
+    legend_outside,
+    width_with_legend,
+)
 from marlnb.plots.interventions import OUTCOME_NAMES
 
 if TYPE_CHECKING:
@@ -53,6 +62,7 @@ def causal_map(
     ax.axhline(0, color=INK, linewidth=1.0)
     if is_tested:
         legend_outside(ax)
+    count_in_whole_numbers(ax.xaxis)
     name = OUTCOME_NAMES.get(outcome, outcome)
     of = f" of {who}" if who else ""
     heading = title or f"{result.edit['edit']} of each unit of {units[0].site}: {name}{of}"

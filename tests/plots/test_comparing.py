@@ -215,6 +215,13 @@ def test_numbers_of_little_information_stay_within_the_axes() -> None:
         assert len(tops) == 3 and max(tops) < ax.get_window_extent().y1
 
 
+def test_lags_are_whole_numbers_of_steps() -> None:
+    lags = np.arange(-10, 11)
+    many = {name: np.zeros((21, 2)) for name in ("mean", "low", "high", "control", "control_low", "control_high")}
+    ax = plots.event_response(replace(EVENT, lags=lags, n_events=np.ones(21, int), **many))
+    assert all(float(tick).is_integer() for tick in ax.get_xticks())
+
+
 def test_units_are_named_with_their_strength() -> None:
     ax = plots.tuning_curves(TUNING)
     names = [text.get_text() for text in ax.get_legend().get_texts()]  # type: ignore[union-attr]

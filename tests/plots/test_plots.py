@@ -164,6 +164,11 @@ def test_returns_that_are_equal_up_to_rounding_are_one_bar(returns: np.ndarray |
     assert name in ("mean of 20 episodes (2.50)", "mean of 20 episodes (0.300)")
 
 
+def test_episodes_are_counted_in_whole_numbers() -> None:
+    ax = plots.return_distribution([1.0, 2.0, 4.0])
+    assert all(float(tick).is_integer() for tick in ax.get_yticks())
+
+
 def test_bars_are_the_mean_magnitudes_largest_on_top() -> None:
     ax = plots.attribution_bars(attribution(), agents=AGENTS)
     widths = [bar.get_width() for bar in ax.patches]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
 from marlnb.errors import AnalysisError
 from marlnb.plots.canvas import (
     INK,
     OKABE_ITO,
     axes,
+    count_in_whole_numbers,
     finish,
     heat_map,
     legend_outside,
@@ -52,6 +52,7 @@ def match_counts(league: RunLeague, *, title: str = "Matches by kind", ax: Axes 
         left += values
     ax.invert_yaxis()
     legend_outside(ax)
+    count_in_whole_numbers(ax.xaxis)
     return finish(ax, title=title, x="matches", y="", grid="x")
 
 
@@ -107,8 +108,7 @@ def ratings_over_time(league: RunLeague, *, title: str = "Ratings over time") ->
     right.set_ylim(-0.03, 1.03)
     finish(right, title="What Elo cannot show", x="round of the league", y="cyclic share of the log-odds")
     finish(left, title=title, x="round of the league", y="Elo (mean of all players: 0)")
-    for ax in (left, right):
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))  # there is no half of a round
+    count_in_whole_numbers(left.xaxis, right.xaxis)
     return [left, right]
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.ticker import MaxNLocator
 
 from marlnb.errors import AnalysisError, unknown
 from marlnb.plots.canvas import (
@@ -19,6 +18,7 @@ from marlnb.plots.canvas import (
     OKABE_ITO,
     SEQUENTIAL,
     axes,
+    count_in_whole_numbers,
     finish,
     label_colour_bar,
     legend_outside,
@@ -128,5 +128,5 @@ def option_schedules(
 
 
 def _finish(ax: Axes, *, title: str, y: str) -> Axes:
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))  # there is no half of a generation
+    count_in_whole_numbers(ax.xaxis)
     return finish(ax, title=title, x="generation", y=y)
