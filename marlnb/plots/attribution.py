@@ -200,7 +200,8 @@ def influence_map(
     values = np.asarray(influence, dtype=float)
     ax = axes(ax, width=3.0 + 1.1 * len(sources), height=max(3.0, 1.9 + 0.8 * len(agents)))
     text = np.vectorize(partial(format_number, digits=2), otypes=[str])(values)
-    heat_map(ax, values, rows=agents, columns=sources, text=text, low=0, square=True,
+    high = float(values[np.isfinite(values)].max(initial=0)) or 1.0
+    heat_map(ax, values, rows=agents, columns=sources, text=text, low=0, high=high, square=True,
              label=f"mean |contribution| ({units})")  # fmt: skip
     return finish(ax, title="Which agent influences which", x="whose observation", y="whose output", grid="")
 

@@ -82,7 +82,8 @@ def effect_sizes(
         marker: dict[str, Any] = {"fmt": "o", "color": colour, "markerfacecolor": face, "markersize": 8}
         xerr = interval if np.isfinite(interval).all() else None
         ax.errorbar(difference, row, xerr=xerr, capsize=4, linewidth=1.8, **marker)
-        ax.annotate(f"{difference:+.{decimals}f}", (difference, row), (0, 8), ha="center", **label)
+        number = f"{round(difference, decimals) + 0.0:+.{decimals}f}"  # -0.0 + 0.0 is 0.0
+        ax.annotate(number, (difference, row), (0, 8), ha="center", **label)
     ax.axvline(0, color=INK, linewidth=1.0)
     names = [f"{effect.who} (edited)" if effect.edited else effect.who or "episode" for effect in effects]
     ax.set_yticks(range(len(effects)), names)

@@ -103,6 +103,11 @@ def test_effects_and_their_intervals() -> None:
         plots.effect_sizes(Intervention([arm]), outcome="retrun")
 
 
+def test_a_tiny_change_has_no_minus() -> None:
+    ax = plots.effect_sizes(Intervention([Arm(None, [Effect("speaker_0", -8000), Effect("listener_0", -1e-7)])]))
+    assert [text.get_text() for text in ax.texts] == ["-8000", "+0"]
+
+
 def test_strength_response_is_sorted_by_strength() -> None:
     arms = [Arm(strength, [Effect(agent, strength**2) for agent in AGENTS]) for strength in (2.0, -1.0, 0.0)]
     ax = plots.strength_response(Intervention(arms))

@@ -277,6 +277,8 @@ def test_frames_are_in_order() -> None:
 def test_influence_is_written_into_the_cells() -> None:
     ax = plots.influence_map(np.array([[0.5, 0.0]]), agents=("listener_0",), sources=AGENTS, units="reward")
     assert texts(ax) == "0.5 0"
+    none = plots.influence_map(np.zeros((1, 2)), agents=("listener_0",), sources=AGENTS, units="reward")
+    assert none.collections[0].get_clim() == (0, 1)  # a magnitude has no colour below 0
 
 
 @dataclass
