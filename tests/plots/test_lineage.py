@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -36,6 +37,23 @@ def test_a_dot_for_each_member_and_a_line_to_the_fittest(run: Run) -> None:
     assert all(tick == int(tick) for tick in ax.get_xticks())
     operators = dict.fromkeys(row.operator for row in rows)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["line of the fittest", *operators]
+
+
+def test_a_member_far_below_all_others_does_not_press_them_together() -> None:
+    fitness = [-8.0, -9.0, -46.0, -7.0, -7.5, -53.0, -6.0, -6.5, -8.5]
+    rows = [
+        SimpleNamespace(id=str(k), parent_id=str(k - 3), generation=k // 3, fitness=value, operator="mutate")
+        for k, value in enumerate(fitness)
+    ]
+    population = SimpleNamespace(
+        lineage=lambda: rows, best=SimpleNamespace(id="6"), ancestors=lambda _: [rows[k] for k in (0, 3, 6)]
+    )
+    ax = plots.lineage_tree(population)  # type: ignore[arg-type]
+    assert ax.get_ylim() == pytest.approx((-9.15, -5.85))
+    assert ax.get_ylabel() == "fitness\n(2 of 9 members below -9.15 not shown)"
+    for row in rows:
+        row.fitness = max(row.fitness, -9.0)
+    assert plots.lineage_tree(population).get_ylabel() == "fitness"  # type: ignore[arg-type]
 
 
 def test_the_line_of_an_option_is_the_schedule_of_the_fittest(run: Run) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from marlnb.populations.run_population import RunPopulation
 
 LINE = "line of the fittest"
+FENCE = 3.0
 Edge = tuple[tuple[float, float], tuple[float, float]]
 
 
@@ -43,7 +44,8 @@ def lineage_tree(
 ) -> Axes:
     """Fitness of each member by generation, with a line from its parent; the thick line leads to the fittest member.
 
-    Colours and markers are operators. Members that diverged are not shown.
+    Colours and markers are operators. Members that diverged are not shown. Where some are far below all others, the
+    axis ends above them, and its label counts them.
 
     Args:
         inheritance: as `mnb.inheritance` gives it: lines then have the colour of the similarity of child and parent.
@@ -72,7 +74,22 @@ def lineage_tree(
     if inheritance is not None and concept is not None:
         _draw_concept(ax, inheritance, concept, points)
     legend_outside(ax)
-    return _finish(ax, title=title, y="fitness")
+    return _finish(ax, title=title, y="fitness" + _leave_out_far_below(ax, np.array([y for _, y in points.values()])))
+
+
+def _leave_out_far_below(ax: Axes, fitness: np.ndarray) -> str:
+    """Ends the axis below the members that are no outliers, and says how many are below it; empty if none.
+
+    Outliers are more than FENCE interquartile ranges below the first quartile (Tukey's outer fence).
+    """
+    first, third = np.quantile(fitness, [0.25, 0.75])
+    shown = fitness[fitness >= first - FENCE * (third - first)]
+    n_below = len(fitness) - len(shown)
+    if not n_below or first == third:
+        return ""
+    margin = 0.05 * np.ptp(shown)
+    ax.set_ylim(shown.min() - margin, shown.max() + margin)
+    return f"\n({n_below} of {len(fitness)} members below {ax.get_ylim()[0]:.3g} not shown)"
 
 
 def _draw_similarities(ax: Axes, inheritance: Inheritance, edges: Mapping[str, Edge]) -> None:
