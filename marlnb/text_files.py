@@ -49,9 +49,11 @@ def open_ordinary(path: Path, *, follow: bool = True) -> BinaryIO:
         if error.errno == errno.ELOOP and not follow and path.is_symlink():
             raise OSError(errno.ELOOP, f"it is a link to {os.readlink(path)}; {NO_LINK}", str(path)) from None
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is a pipe or a device; expected an ordinary file", str(path))
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+        raise OSError(errno.EINVAL, f"it is {kind}; expected an ordinary file", str(path))
     return os.fdopen(descriptor, "rb")
 
 
@@ -83,6 +85,8 @@ def yaml_text(path: Path) -> str:
     try:
         text = read_text(path, max_bytes=MAX_YAML_BYTES)
         n_nodes = _n_nodes(text)
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist") from None
     except Exception as error:  # as above
         raise ConfigError(f"{path} cannot be read as YAML: {error_words(error)}") from error
     if n_nodes > MAX_YAML_NODES:

@@ -29,6 +29,16 @@ def test_yaml_with_too_many_values(tmp_path: Path, text: str, message: str) -> N
         read_yaml(tmp_path / "x.yaml")
 
 
+def test_yaml_that_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"x\.yaml does not exist$"):
+        read_yaml(tmp_path / "x.yaml")
+    (tmp_path / "x.yaml").mkdir()
+    with pytest.raises(
+        ConfigError, match=r"x\.yaml cannot be read as YAML: it is a folder; expected an ordinary file$"
+    ):
+        read_yaml(tmp_path / "x.yaml")
+
+
 def test_yaml_with_many_values(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("x: &x [" + "1," * 4000 + "1]\ny: *x\n")
     assert read_yaml(tmp_path / "x.yaml") == {"x": [1] * 4001, "y": [1] * 4001}

@@ -30,6 +30,9 @@ class Composed(Protocol):
     def tuned(self) -> tuple[TunedBy, ...] | None: ...
 
     @property
+    def evolution(self) -> object | None: ...
+
+    @property
     def seed(self) -> int: ...
 
     @property

@@ -76,6 +76,8 @@ def shortened_tuned_text(experiment: Composed) -> str:
 
 def _size(experiment: Composed) -> str:
     parts = f"{experiment.algorithm.name} with {experiment.model.name}"
-    iterations = count(experiment.iterations, "iteration")
+    iterations = f"in {count(experiment.iterations, 'iteration')}"
+    if experiment.evolution is not None:
+        iterations = f"with evaluations, in at most {count(experiment.iterations, 'iteration')}"
     steps = f"{experiment.n_envs} environments × {experiment.rollout_steps} steps"
-    return f"{parts}, {experiment.frames:,} frames in {iterations} of {steps}, seed {experiment.seed}"
+    return f"{parts}, {experiment.frames:,} frames {iterations} of {steps}, seed {experiment.seed}"

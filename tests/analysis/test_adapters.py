@@ -84,7 +84,7 @@ def test_attribution_and_influence(case: Case) -> None:
     assert units.values.shape == (len(recording), 1, 16) and units.values.any()
     between = mnb.influence(recording, **asked, n_steps=5)
     assert (between.values > 0).all()  # everyone sees everyone
-    with pytest.raises(AnalysisError, match=r"external agents: .*; pass policies=agents\.by_group"):
+    with pytest.raises(AnalysisError, match=r"external agents: .*; in Python pass policies=agents\.by_group"):
         mnb.attribute(recording, group="agent", progress=False)
 
 

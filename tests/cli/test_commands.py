@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -192,7 +193,9 @@ def test_record_names_its_file_and_plan_makes_none(run: Path, capsys: pytest.Cap
     assert facts["sites"] == {"listener/actor/hidden_1": [10, 1, 8], "listener/actor/head": [10, 1, 5]}
 
 
-def test_attribute_writes_a_table_a_figure_and_the_values(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_attribute_writes_a_table_a_figure_and_the_values(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recording = str(run / "recordings" / "recording.h5")
     assert main(["attribute", recording, "--group", "listener", "--method", "saliency"]) == 0
     files = [Path(line) for line in capsys.readouterr().out.splitlines()[-3:]]
@@ -202,6 +205,10 @@ def test_attribute_writes_a_table_a_figure_and_the_values(run: Path, capsys: pyt
     assert "exist already" in capsys.readouterr().err
     assert main(["attribute", recording, "--group", "listner"]) == 2
     assert "did you mean 'listener'" in capsys.readouterr().err
+    alone = shutil.copy(recording, tmp_path / "alone.h5")
+    assert main(["attribute", str(alone), "--group", "listener"]) == 2
+    advice = "put it into the folder recordings of its run, or in Python pass policies="
+    assert f"is in no run folder, so its policies are unknown; {advice}" in capsys.readouterr().err
 
 
 def test_a_long_table_of_attributions_shows_every_agent() -> None:
@@ -274,6 +281,7 @@ def test_list_names_and_sites(run: Path, tmp_path: Path, capsys: pytest.CaptureF
         (["list", "env"], "did you mean 'envs'"),
         (["list", "sites"], "needs a run or an experiment"),
         (["resume", "{run}x"], "is not a run folder"),
+        (["benchmark", "{run}x", "--dry-run"], "{run}x does not exist"),
         (["resume", "{run}", "--frames", "10"], "less than the 400 frames"),
     ],
 )

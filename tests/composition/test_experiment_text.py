@@ -33,6 +33,8 @@ def test_an_experiment_prints_what_was_set_in_at_most_three_lines() -> None:
     assert max(map(len, lines)) < 140
     lines = repr(Experiment.compose("env=pettingzoo/multiwalker", "algorithm=iql")).splitlines()
     assert lines[2] == "  untuned: no tuned settings for iql on pettingzoo/multiwalker"
+    lines = repr(Experiment.compose(*words, "evolution=pbt", "tuned=false")).splitlines()  # evaluations take frames too
+    assert "6,400 frames with evaluations, in at most 4 iterations of 32 environments" in lines[1]
     lines = repr(Experiment.compose(*MANY, "tuned=false")).splitlines()
     assert len(lines) == 3 and max(map(len, lines)) <= 160 and re.search(r" and \d+ more$", lines[1])
     assert lines[0].startswith("Experiment: env=mpe/simple_tag env.max_cycles=50 algorithm=ippo algorithm.lr=0.0001")

@@ -16,7 +16,7 @@ from marlnb.models.policies.policy import Policy
 from marlnb.populations.matches.seating_file import recorded_source
 from marlnb.recording.file.array import expand_agents
 from marlnb.recording.file.episode_index import integers_of
-from marlnb.recording.tools.recorded_policies import origin_at, policies_of
+from marlnb.recording.tools.recorded_policies import MOVE_REMEDY, origin_at, policies_of
 from marlnb.specs import EnvSpec
 from marlnb.training.runs.run import Origin, Run
 from marlnb.version import __version__
@@ -149,13 +149,15 @@ class RowSource:
         """
         iteration, path = self.resolve_checkpoint(checkpoint), self.recording.run_path
         external = self.recording.experiment is None
-        advice = "pass policies=agents.by_group" if external else "pass policies={group: policy}"
+        advice = "in Python pass policies=agents.by_group" if external else "in Python pass policies={group: policy}"
         if path is None:
             player = recorded_source(self._folder, self.recording.path.stem)
             if player is not None:
                 return policies_of(self.recording, player, origin_at(self.recording, 0))
-            origin = f" (external agents: {self.recording.source})" if external else ""
-            raise AnalysisError(f"{self.recording.path} is in no run folder: policies unknown{origin}; {advice}")
+            unknown_policies = f"{self.recording.path} is in no run folder, so its policies are unknown"
+            if external:
+                raise AnalysisError(f"{unknown_policies} (external agents: {self.recording.source}); {advice}")
+            raise AnalysisError(f"{unknown_policies}; {MOVE_REMEDY}, or {advice}")
         run = Run.open(path)
         available = [checkpoint.iteration for checkpoint in run.checkpoints]
         if iteration not in available:

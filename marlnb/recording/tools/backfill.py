@@ -41,7 +41,7 @@ from marlnb.recording.file.opening import Locking
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.segments import join, segment_paths
 from marlnb.recording.file.writer import SPARE_BYTES
-from marlnb.recording.tools.recorded_policies import origin_at, policies_of, source_of
+from marlnb.recording.tools.recorded_policies import MOVE_REMEDY, origin_at, policies_of, source_of
 from marlnb.training.collect.threads import torch_threads
 from marlnb.training.runs.run import Origin
 
@@ -107,7 +107,7 @@ def _policies_by_origin(recording: Recording, policies: Mapping[str, Policy] | N
                 f"{recording.path.name} spans {len(origins)} checkpoints, but policies= has those of one only"
             )
         return {origins[0]: policies}
-    remedy = "put it into the folder recordings of its run, or in Python give policies= of backfill, by group"
+    remedy = f"{MOVE_REMEDY}, or in Python give policies= of backfill, by group"
     source = source_of(recording, None, remedy=remedy)
     return {origin: policies_of(recording, source, origin) for origin in origins}
 

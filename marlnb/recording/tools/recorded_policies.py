@@ -14,6 +14,8 @@ from marlnb.training.policies.policy_source import PolicySource, PolicySourceLik
 from marlnb.training.runs.run import Origin
 from marlnb.training.runs.saved_edits import edit_from_json
 
+MOVE_REMEDY = "put it into the folder recordings of its run"
+
 
 def source_of(
     recording: Recording,

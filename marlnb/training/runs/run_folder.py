@@ -230,8 +230,10 @@ class RunFolder:
             return best
         if str(which).isdecimal() and (self.path / "checkpoints" / str(which)).is_dir():
             return Checkpoint.open(self.path / "checkpoints" / str(which))
-        iterations = ", ".join(str(checkpoint.iteration) for checkpoint in checkpoints) or "none"
-        if name == "best" and checkpoints:
+        if not checkpoints:
+            raise CheckpointError(f"no checkpoint {which!r} in {self.shown_path}: it has no complete checkpoints")
+        iterations = ", ".join(str(checkpoint.iteration) for checkpoint in checkpoints)
+        if name == "best":
             raise CheckpointError(
                 f"no checkpoint {which!r} in {self.shown_path}: when they were saved, no episode had ended, or with "
                 f"evaluate_every none was evaluated, so none has a return; valid: last or one of: {iterations}"

@@ -30,6 +30,8 @@ def test_a_new_folder_is_private_and_opens_with_nothing_else(tmp_path: Path) -> 
     assert opened.status() == {"state": "created", "frames": 0}
     assert opened.checkpoints == [] and opened.recordings == {} and len(opened.metrics()) == 0
     assert "created" in repr(opened) and "return" not in opened._repr_html_()
+    with pytest.raises(CheckpointError, match=r"no checkpoint 'last' in .*: it has no complete checkpoints$"):
+        opened.checkpoint()
 
 
 def test_a_folder_with_anything_in_it_is_refused(tmp_path: Path) -> None:
