@@ -116,6 +116,7 @@ def test_a_failing_run_is_reported_and_the_others_continue(tmp_path: Path) -> No
 
 def test_what_was_interrupted_continues_and_ends_in_the_same_numbers(tmp_path: Path, done: Benchmark) -> None:
     options: dict[str, Any] = {"algorithms": ["ippo"], "environments": ["toy/count"], "seeds": 1}
+    options["overrides"] = [*SMALL, "keep_checkpoints=0"]
     made = toy_benchmark(tmp_path / "b", **options)
     folder = made.path / "runs" / "toy" / "count" / "ippo" / "seed_0"
     reference = json.loads((made.path / "marl_eval.json").read_text())

@@ -30,7 +30,8 @@ trained = mnb.train(experiment, run=run)
 
 def notebook(path: Path, *cells: str) -> Path:
     parameters = nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]})
-    made = nbformat.v4.new_notebook(cells=[parameters, *map(nbformat.v4.new_code_cell, cells)])
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    made = nbformat.v4.new_notebook(cells=[parameters, *map(nbformat.v4.new_code_cell, cells)], metadata=kernel)
     nbformat.write(made, path)
     return path
 

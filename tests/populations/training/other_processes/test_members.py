@@ -156,8 +156,8 @@ def test_a_member_that_diverges_alone_ends_its_training(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (("evolution.member=3",), r"evolution\.member=3 is not in a population of 3; valid: 0 to 2"),
-        (("evolution.member=0", "evolution.together=true"), r"evolution\.together=true needs one training run of all"),
-        (("evolution.member=0", "evolution.fitness=nash"), r"evolution\.fitness=nash needs one training run of all"),
+        (("evolution.member=0", "evolution.together=true"), r"evolution\.together=true needs one run of all"),
+        (("evolution.member=0", "evolution.fitness=nash"), r"evolution\.fitness=nash needs one run of all"),
     ],
 )
 def test_wrong_options(words: tuple[str, ...], message: str) -> None:
