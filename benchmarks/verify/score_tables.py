@@ -40,7 +40,7 @@ MACHINES: Mapping[str, tuple[str, str]] = {
     "cpu-avx512": ("ᵃ", "AVX-512ᵃ"),
     "wall": ("ⁱ", "AVX-512, idleⁱ"),
     "cpu-xeon": ("ˣ", "Xeonˣ"),
-    "cpu": ("", "AVX2"),
+    "cpu": ("ᵛ", "AVX2ᵛ"),
 }
 """By folder, the mark of its cells and its name in the docs."""
 ALGORITHMS = ("ippo", "mappo", "maddpg", "masac", "qmix", "vdn")

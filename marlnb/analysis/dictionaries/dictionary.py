@@ -24,6 +24,7 @@ from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder
 from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.with_features import WithFeatures
 from marlnb.recording.file.inspection import inspect
+from marlnb.recording.file.journal import JournaledFile
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.policies.transformed import TransformedPolicySource
 
@@ -250,7 +251,8 @@ class Dictionary(Result):
         meta = {"site": self.site, "agents": self.agents, "kind": self.autoencoder.kind, "k": self.autoencoder.k}
         meta |= {name: getattr(self, name) for name in _META}
         with writing(target, kind=AnalysisError), replacing(target) as part:
-            with h5py.File(part, "w") as file:
+            # HDF5 ends the process where it cannot write to a path
+            with JournaledFile(part, locking=False) as storage, h5py.File(storage, "w") as file:
                 file.attrs["format"], file.attrs["version"] = _FORMAT, 1
                 file.attrs["meta"] = json.dumps({**meta, "origin": dict(self.origin)})
                 for name, tensor in self.autoencoder.state_dict().items():

@@ -21,7 +21,7 @@ from marlnb.errors import RecordingError, RecordingWriteError
 from marlnb.recording.file.checksums import append_checksums
 from marlnb.recording.file.episode_index import COLUMNS, EpisodeIndex
 from marlnb.recording.file.inspection import is_below, remember, walk_ahead
-from marlnb.recording.file.journal import is_being_written
+from marlnb.recording.file.journal import JournaledFile, is_being_written
 from marlnb.recording.file.layout import (
     Field,
     axis_names,
@@ -87,7 +87,8 @@ def write_joined(
     fields = _checked_fields(files, segments)
     with writing(path, kind=RecordingWriteError, saved=f"the segments in {segments[0].parent} are whole"):
         with replacing(path) as part:
-            with h5py.File(part, "w") as target:
+            # HDF5 ends the process where it cannot write to a path
+            with JournaledFile(part, locking=False) as storage, h5py.File(storage, "w") as target:
                 _write(target, files, [_relative(segment, path) for segment in segments], fields, renumber, path)
                 target.attrs.update(attributes)
             with open(part, "r+b") as raw:

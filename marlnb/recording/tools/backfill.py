@@ -154,12 +154,18 @@ def _fill(part: Recording, sites: Sequence[Site], by_origin: PoliciesByOrigin) -
     dtype = str(part.file.attrs["dtype"])
     columns = {site.name: selections[site.group].field_of(site, dtype) for site in sites}
     try:
-        with h5py.File(temporary, "w") as file:
+        # HDF5 ends the process where it cannot write to a path
+        unchanged = f"{part.path} is unchanged"
+        with (
+            writing(temporary, kind=RecordingWriteError, saved=unchanged),
+            JournaledFile(temporary, locking=False) as storage,
+            h5py.File(storage, "w") as file,
+        ):
             for field, _ in columns.values():
                 dataset = create_dataset(file, field, field.chunk_rows(BATCH_ROWS))
                 dataset.resize(len(part), axis=0)
                 dataset.attrs["filled"] = "backfilled"
-            for start in range(0, len(part), BATCH_ROWS):
+            for start in storage.until_refused(range(0, len(part), BATCH_ROWS)):
                 _fill_rows(part, columns, by_origin, file, start)
         backfilled = [*np.atleast_1d(part.file.attrs.get("backfilled", ())), *columns]
         part.close()

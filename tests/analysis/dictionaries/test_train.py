@@ -30,6 +30,7 @@ from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.run import Run
+from tests.disk_limit import max_file_bytes
 
 SITE = "listener/actor/hidden_1"
 HIDDEN = "agent/actor/hidden_2"
@@ -169,6 +170,12 @@ def test_an_episode_that_continues_in_the_next_block_is_one_top_episode() -> Non
     top.add(torch.tensor([[1.5, 0.0]])[..., None], np.array([5]), np.array([1]))
     columns = [column[0, :4].tolist() for column in (top.value, top.episode, top.t, top.agent)]
     assert columns == [[3.0, 2.5, 1.0, -1.0], [4, 5, 3, -1], [1, 0, 7, -1], [0, 1, 0, -1]]
+
+
+def test_a_full_disk_ends_no_process_that_saves(dictionary: Dictionary, tmp_path: Path) -> None:
+    with max_file_bytes(3000), pytest.raises(AnalysisError, match="a limit on the size of files is reached"):
+        dictionary.save(tmp_path / "features.h5")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_save_and_load(dictionary: Dictionary, tmp_path: Path) -> None:

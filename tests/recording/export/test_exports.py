@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import resource
 from pathlib import Path
 
 import h5py
@@ -18,6 +16,7 @@ from marlnb.recording.export.minari import to_minari
 from marlnb.recording.export.nwb import to_nwb
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.extract import extract
+from tests.disk_limit import max_file_bytes
 from tests.recording.runs import LivesConfig, make_run
 
 
@@ -174,14 +173,8 @@ def test_a_write_that_the_disk_refuses_is_an_error(
 ) -> None:
     """It ended the process, in HDF5."""
     pytest.importorskip({"nwb": "pynwb"}.get(kind, kind))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, hard))
-    try:
-        with pytest.raises(RecordingWriteError, match="a limit on the size of files is reached"):
-            to_nwb(lives, tmp_path / "lives.nwb") if kind == "nwb" else to_minari(lives, "lives-v0", folder=tmp_path)
-        gc.collect()  # frees what HDF5 did not write
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with max_file_bytes(limit_bytes), pytest.raises(RecordingWriteError, match="a limit on the size of files is"):
+        to_nwb(lives, tmp_path / "lives.nwb") if kind == "nwb" else to_minari(lives, "lives-v0", folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

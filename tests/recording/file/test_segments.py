@@ -24,6 +24,7 @@ from marlnb.recording.file.reader import Recording
 from marlnb.recording.file.segments import join, rejoin
 from marlnb.recording.tools.extract import extract
 from marlnb.training.runs.run import Run
+from tests.disk_limit import max_file_bytes
 from tests.forked import Forked
 from tests.recording.runs import LivesConfig, length_of, make_run
 
@@ -131,6 +132,14 @@ def test_join_renumbers_only_on_request(run: Run, tmp_path: Path) -> None:
         assert np.array_equal(observation, once.steps("a", "observation").sel(episode=7).to_numpy())
         assert twice.rows["episode"].nunique() == 120
         assert twice.checkpoints["row_stop"].tolist() == [2 * len(once)]
+
+
+@pytest.mark.parametrize("n_bytes", [1000, 20_000])
+def test_a_full_disk_ends_no_process_that_joins(run: Run, tmp_path: Path, n_bytes: int) -> None:
+    one = Path(shutil.copy(run.recordings["one"], tmp_path))
+    with max_file_bytes(n_bytes), pytest.raises(RecordingError, match="a limit on the size of files is reached"):
+        join([one, one], tmp_path / "twice.h5", renumber=True)
+    assert list(tmp_path.iterdir()) == [one]
 
 
 def test_join_refuses_what_differs(run: Run) -> None:

@@ -23,6 +23,7 @@ from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
+from tests.disk_limit import max_file_bytes
 from tests.recording.runs import LivesConfig, make_run
 
 
@@ -169,4 +170,12 @@ def test_a_failure_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(RecordingError, match=r"is full: .* needed; it is unchanged"):
         mnb.backfill(recording, "a/actor/hidden_1")
     assert recording.path.read_bytes() == before
+    assert sorted(item.name for item in recording.path.parent.iterdir()) == ["recording.h5"]
+
+
+def test_a_full_disk_ends_no_process_that_computes_units(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", LivesConfig(), centralised=False)
+    recording = record(run, episodes=4, n_envs=2, sites=[], progress=False)
+    with max_file_bytes(2000), pytest.raises(RecordingError, match=r"a limit on the size of files is .*is unchanged"):
+        mnb.backfill(recording, "a/actor/hidden_1")
     assert sorted(item.name for item in recording.path.parent.iterdir()) == ["recording.h5"]
