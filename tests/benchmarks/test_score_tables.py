@@ -44,7 +44,7 @@ def test_a_cell_is_of_the_first_machine_with_three_seeds(folder: Path) -> None:
         "| `mpe/simple_spread` | −26.0; −7.7 | −9.5 (−12.0 to −9.0)ᵃ |  |  |  |  | −30.0, 2 seedsˣ |"
     ]
     assert shown["after 300 seconds"].splitlines()[2:] == [
-        "| `mpe/simple_spread` | −26.0; −7.7 | −9.6, 1 seed |  |  |  |  | −9.6, 2 seedsˣ |"
+        "| `mpe/simple_spread` | −26.0; −7.7 | −9.6, 1 seedᵛ |  |  |  |  | −9.6, 2 seedsˣ |"
     ]
     assert shown["seconds to 90%"].splitlines()[2:] == [
         "| `mpe/simple_spread` | −7.7 | 61 (30 to 61)ᵃ |  |  |  |  | > 300, 2 seedsˣ |"
