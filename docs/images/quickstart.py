@@ -27,7 +27,7 @@ def main(notebook: str) -> None:
     for row, line in enumerate(lines):
         for column, figure in enumerate(line):
             sheet.paste(figure, (column * half, sum(heights[:row])))
-    sheet.quantize(128).save(Path(__file__).with_name("quickstart.png"), optimize=True)
+    sheet.quantize(256, dither=Image.Dither.NONE).save(Path(__file__).with_name("quickstart.png"), optimize=True)
 
 
 def _figure(notebook: str, plot: str) -> Image.Image:
