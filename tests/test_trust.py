@@ -21,7 +21,7 @@ from marlnb.batch.report.comparison import _curves, _runs_in
 from marlnb.cli import main
 from marlnb.errors import ConfigError, MarlnbError, TrustError
 from marlnb.experiment import Experiment
-from marlnb.plots.learning import learning_curve
+from marlnb.plots.runs.learning import learning_curve
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.checkpoints.notes import CheckpointNotes
 from marlnb.training.runs.follow import RunFollower

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from marlnb.plots.attribution import attribution_over_lags as attribution_over_lags
     from marlnb.plots.attribution import attribution_over_time as attribution_over_time
     from marlnb.plots.attribution import influence_map as influence_map
-    from marlnb.plots.benchmark import aggregate_intervals as aggregate_intervals
-    from marlnb.plots.benchmark import algorithm_colour as algorithm_colour
-    from marlnb.plots.benchmark import improvement_map as improvement_map
-    from marlnb.plots.benchmark import performance_profile as performance_profile
-    from marlnb.plots.benchmark import sample_efficiency as sample_efficiency
     from marlnb.plots.canvas import agent_colour as agent_colour
     from marlnb.plots.canvas import panels as panels
     from marlnb.plots.communication import code_book as code_book
@@ -46,8 +41,6 @@ if TYPE_CHECKING:
     from marlnb.plots.interventions import strength_response as strength_response
     from marlnb.plots.interventions import tracing_grid as tracing_grid
     from marlnb.plots.interventions import usage_effects as usage_effects
-    from marlnb.plots.learning import learning_curve as learning_curve
-    from marlnb.plots.learning import return_distribution as return_distribution
     from marlnb.plots.populations.exploit import exploit_figure as exploit_figure
     from marlnb.plots.populations.league import match_counts as match_counts
     from marlnb.plots.populations.league import payoff_map as payoff_map
@@ -60,9 +53,16 @@ if TYPE_CHECKING:
     from marlnb.plots.roles import role_map as role_map
     from marlnb.plots.roles import role_shares as role_shares
     from marlnb.plots.roles import team_map as team_map
-    from marlnb.plots.run_map import run_map_figure as run_map_figure
+    from marlnb.plots.runs.benchmark import aggregate_intervals as aggregate_intervals
+    from marlnb.plots.runs.benchmark import algorithm_colour as algorithm_colour
+    from marlnb.plots.runs.benchmark import improvement_map as improvement_map
+    from marlnb.plots.runs.benchmark import performance_profile as performance_profile
+    from marlnb.plots.runs.benchmark import sample_efficiency as sample_efficiency
+    from marlnb.plots.runs.learning import learning_curve as learning_curve
+    from marlnb.plots.runs.learning import return_distribution as return_distribution
+    from marlnb.plots.runs.run_map import run_map_figure as run_map_figure
+    from marlnb.plots.runs.sweeps import setting_scores as setting_scores
     from marlnb.plots.similarity import similarity_map as similarity_map
-    from marlnb.plots.sweeps import setting_scores as setting_scores
     from marlnb.plots.tuning import tuning_curves as tuning_curves
     from marlnb.plots.tuning import tuning_map as tuning_map
     from marlnb.plots.unit_effects import causal_map as causal_map

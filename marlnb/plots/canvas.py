@@ -271,11 +271,12 @@ def legend_outside(ax: Axes, *, title: str | None = None, size: float | None = N
         "labelcolor": INK,
     }
     legend = ax.legend(title=title, bbox_to_anchor=(1, 1), bbox_transform=anchor, **style)
-    for handle in legend.legend_handles:
-        if size is not None and isinstance(handle, Line2D):
-            handle.set_markersize(sqrt(size))
-        elif size is not None:
-            handle.set_sizes([size])  # type: ignore[union-attr]
+    if size is not None:
+        for handle in legend.legend_handles:
+            if isinstance(handle, Line2D):
+                handle.set_markersize(sqrt(size))
+            else:
+                handle.set_sizes([size])  # type: ignore[union-attr]
     show_as_text(legend)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from marlnb.plots.learning import running_mean
+from marlnb.plots.runs.learning import running_mean
 from marlnb.teaching.checking import WrongAnswer, close, exercise, number
 from marlnb.teaching.choices import choice
 from marlnb.training.runs.run import Run

@@ -23,7 +23,7 @@ from marlnb.errors import AnalysisError, ShapeError
 from marlnb.plots.activations import similar_order
 from marlnb.plots.attribution import provenance
 from marlnb.plots.canvas import axes, finish
-from marlnb.plots.learning import _move_apart, running_mean
+from marlnb.plots.runs.learning import _move_apart, running_mean
 
 AGENTS = ("speaker_0", "listener_0")
 

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from marlnb.errors import RunError
-from marlnb.plots.learning import learning_curve
+from marlnb.plots.runs.learning import learning_curve
 from marlnb.training.runs.run import Run
 from marlnb.training.shared_return import is_zero_sum
 from marlnb.widgets.core.background import LatestOnly

@@ -69,7 +69,7 @@ class RunsPanel:
     def figure(self) -> Figure | None:
         """The chart as a picture; None before the first value."""
         from marlnb.analysis.benchmarking.statistics import Band
-        from marlnb.plots.benchmark import sample_efficiency
+        from marlnb.plots.runs.benchmark import sample_efficiency
 
         bands = {
             name: (x, Band(*(np.asarray(values) for values in (y, *(ends or (y, y))))))

@@ -75,7 +75,7 @@ class Checkpoint:
                 at_stop=bool(manifest.get("at_stop", False)),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise CheckpointError(f"{folder} is not a training run checkpoint: {error}") from error
+            raise CheckpointError(f"{folder} is not a checkpoint of a training run: {error}") from error
 
     def load(self) -> dict[str, Any]:
         """The whole state, tensors on the CPU, every hash verified.

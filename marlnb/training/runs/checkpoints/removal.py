@@ -16,8 +16,8 @@ def remove_checkpoint(run: str | os.PathLike[str] | Run, which: Which) -> Checkp
     """Deletes a checkpoint atomically, also if this process is killed.
 
     Raises:
-        CheckpointError: there is no such checkpoint, it cannot be deleted, or it is the only one of a running training
-            run.
+        CheckpointError: there is no such checkpoint, it cannot be deleted, or it is the only one of a run in
+            progress.
     """
     opened = run if isinstance(run, Run) else Run.open(run)
     checkpoint = opened.checkpoint(which)

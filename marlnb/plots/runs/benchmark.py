@@ -24,8 +24,8 @@ from marlnb.plots.canvas import (
     line_style,
     width_with_legend,
 )
-from marlnb.plots.learning import reference_lines, reference_width_pt
 from marlnb.plots.marks import draw_band
+from marlnb.plots.runs.learning import reference_lines, reference_width_pt
 
 if TYPE_CHECKING:
     from marlnb.analysis.benchmarking.statistics import Band, Estimate

@@ -1,0 +1,1 @@
+"""Figures of training runs: learning curves, benchmarks, sweeps and maps of runs."""
