@@ -23,6 +23,7 @@ import docs.images.analyses  # noqa: F401  registers its figures
 import marlnb as mnb
 from benchmarks.tune.scoring import objective
 from benchmarks.verify import default_settings
+from benchmarks.verify.default_settings import GOAL_S
 from docs.images.diagrams import DIAGRAMS
 from docs.images.drawing import save, terminal, tiles
 from docs.images.trained import FIGURES, ROOT, Trained, of_page
@@ -136,7 +137,7 @@ def verification(trained: Trained) -> Figure:
 
 @of_page
 def tuned_settings(trained: Trained) -> Figure:
-    """What training runs reach that name an environment and an algorithm alone: medians over seeds."""
+    """What training runs reach in a minute that name an environment and an algorithm alone: medians over seeds."""
     by_machine = [default_settings.curves(default_settings.FOLDER / name) for name in ("cpu-avx512", "cpu-genoa")]
     algorithms = sorted({curve.algorithm for measured in by_machine for curve in measured})
     envs = [env for env in dict.fromkeys(curve.env for curve in by_machine[0]) if env in default_settings.GOALS]
@@ -146,10 +147,9 @@ def tuned_settings(trained: Trained) -> Figure:
         for algorithm in goals:
             of_cell = ([c for c in measured if (c.env, c.algorithm) == (env, algorithm)] for measured in by_machine)
             curves = next(filter(None, of_cell))  # of the first machine that trained it
-            seconds = [median(point.seconds for point in points) for points in zip(*(c.points for c in curves))]
-            scores = [
-                median(objective(env, point.greedy) for point in points) for points in zip(*(c.points for c in curves))
-            ]
+            marks = [points for points in zip(*(c.points for c in curves)) if points[0].seconds < 1.2 * GOAL_S]
+            seconds = [median(point.seconds for point in points) for points in marks]
+            scores = [median(objective(env, point.greedy) for point in points) for points in marks]
             style = line_style(algorithms.index(algorithm))
             ax.plot(seconds, scores, **style, markersize=4, linewidth=1.4, label=algorithm.upper())
         for goal in set(goals.values()):
