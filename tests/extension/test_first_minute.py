@@ -51,9 +51,9 @@ def test_the_status_bar_counts_trainings(lab: Lab, page: Page) -> None:
     with RunLock(run / "lock"):
         open_panel(lab, page)
         item = page.locator(".marlnb-status")
-        expect(item).to_contain_text("1 training", timeout=SLOW_MS)
+        expect(item).to_contain_text("1 training run", timeout=SLOW_MS)
         page.locator("[data-id=marlnb-runs]").click()  # the panel is closed, and still the runs are read
         until_saved(lab, page, lambda layout: layout.get("left", {}).get("collapsed"))
         page.reload()
-        expect(item).to_contain_text("1 training", timeout=SLOW_MS)
+        expect(item).to_contain_text("1 training run", timeout=SLOW_MS)
     expect(item).to_have_text("", timeout=SLOW_MS)

@@ -225,10 +225,12 @@ def test_single_runs_are_scored_at_the_same_frames(tmp_path: Path) -> None:
     assert several["score"][0] == pytest.approx(single["score"][0] - 0.5)
 
 
-def test_the_slowest_run_is_named_where_folders_have_the_same_name(tmp_path: Path) -> None:
+def test_runs_are_told_apart_where_folders_have_the_same_name(tmp_path: Path) -> None:
     paths = [str(write_run(tmp_path / f"job{seed}" / "run", seed=seed)) for seed in range(3)]
     keep_rows(Path(paths[1]), 1, 10)
-    (line,) = ask(Session(), "compare", paths=paths)["answer"]["refusals"]
+    answer = ask(Session(), "compare", paths=paths)["answer"]
+    assert [run["name"] for run in answer["runs"]] == ["job0/run", "job1/run", "job2/run"]
+    (line,) = answer["refusals"]
     assert "up to 20,000 frames, where job1/run is; others have 100,000" in line
     same_seed = write_run(tmp_path / "job7" / "run")
     labels = [c["label"] for c in ask(Session(), "compare", paths=[paths[0], str(same_seed)])["answer"]["curves"]]

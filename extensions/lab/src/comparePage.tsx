@@ -225,9 +225,9 @@ function Differences(props: {
             <tr>
               <th scope="col">{trans.__('Setting')}</th>
               <th scope="col">{trans.__('Average over')}</th>
-              {readable.map(({ path }) => (
+              {readable.map(({ path, name }) => (
                 <th key={path} scope="col" title={path}>
-                  {printable(path.split('/').pop() ?? '')}
+                  {printable(name)}
                 </th>
               ))}
             </tr>

@@ -95,7 +95,7 @@ const runs: JupyterFrontEndPlugin<void> = {
     if (launcher) {
       addLauncherItems(app, launcher, notebooks, context);
     }
-    statusBar?.registerStatusItem('marlnb:training runs', { item: new StatusItem(context), align: 'left', rank: 20 });
+    statusBar?.registerStatusItem('marlnb:training-runs', { item: new StatusItem(context), align: 'left', rank: 20 });
     completions?.registerProvider(new OverrideCompletions(backend));
     for (const command of [CommandIDs.openRuns, CommandIDs.openTable, CommandIDs.showQueue]) {
       palette?.addItem({ command, category: 'marlnb' });

@@ -84,7 +84,8 @@ export type Action = 'pause' | 'continue' | 'save' | 'stop' | 'resume';
 
 /** marlnb.lab.compare.compare */
 export interface Comparison {
-  runs: { path: string; problem: string }[];
+  /** `name`: the last parts of the path, as many as tell the runs apart. */
+  runs: { path: string; name: string; problem: string }[];
   /** Settings that can be averaged over. */
   choices: string[];
   differences: Record<string, Record<string, unknown>>;

@@ -40,7 +40,7 @@ function Active({ context }: { context: Context }): JSX.Element | null {
       title={alive.map(run => run.name).join('\n')}
       onClick={() => void commands.execute(CommandIDs.openRuns)}
     >
-      {trans._n('%1 training', '%1 training runs', alive.length)}
+      {trans._n('%1 training run', '%1 training runs', alive.length)}
     </button>
   ) : null;
 }
