@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from marlnb.display.formatting import format_number
+from marlnb.display.formatting import count, format_number
 from marlnb.display.notebook_html import frame_html, joined, title_html
 
 ALPHA = 0.05
@@ -128,7 +128,7 @@ def few_episodes_warning(n_episodes: int, minimum: int = MIN_EPISODES_FOR_INTERV
     """A warning if intervals over this many episodes are unreliable; else nothing."""
     if n_episodes >= minimum:
         return ()
-    return (f"only {n_episodes} episodes: intervals are rough below {minimum}",)
+    return (f"only {count(n_episodes, 'episode')}: intervals are rough below {minimum}",)
 
 
 def mean_of_finite(values: np.ndarray) -> np.ndarray:

@@ -79,5 +79,5 @@ def _size(experiment: Composed) -> str:
     iterations = f"in {count(experiment.iterations, 'iteration')}"
     if experiment.evolution is not None:
         iterations = f"with evaluations, in at most {count(experiment.iterations, 'iteration')}"
-    steps = f"{experiment.n_envs} environments × {experiment.rollout_steps} steps"
+    steps = f"{count(experiment.n_envs, 'environment')} × {count(experiment.rollout_steps, 'step')}"
     return f"{parts}, {experiment.frames:,} frames {iterations} of {steps}, seed {experiment.seed}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marlnb.config import EnvConfig
-from marlnb.display.formatting import format_number
+from marlnb.display.formatting import count, format_number
 from marlnb.display.notebook_html import frame_html, note_html, title_html
 from marlnb.envs.vector import VectorEnv
 from marlnb.errors import CheckpointError, RunError, unknown
@@ -174,10 +174,10 @@ class RunPopulation:
             return f"{name}, no generation has ended yet>"
         n_generations = 1 + max(row.generation for row in rows)
         if all(member.row.fitness is None for member in self.members):
-            return f"{name}, {n_generations} generations; every member diverged>"
+            return f"{name}, {count(n_generations, 'generation')}; every member diverged>"
         best = self.best
         fitness = format_number(best.row.fitness or 0.0)
-        return f"{name}, {n_generations} generations; fittest {best.id} with {fitness}>"
+        return f"{name}, {count(n_generations, 'generation')}; fittest {best.id} with {fitness}>"
 
     def _repr_html_(self) -> str:
         frame = self.to_frame()

@@ -19,6 +19,7 @@ from marlnb.analysis.interventions.outcomes import action_distance
 from marlnb.analysis.results import Result, few_episodes_warning, grid_table
 from marlnb.analysis.stats.divergence import total_variation
 from marlnb.config import EnvConfig
+from marlnb.display.formatting import count
 from marlnb.envs.external.interface import publish_evaluation
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, ConfigError, unknown
@@ -94,10 +95,11 @@ class ActionInfluence(Result):
     def verdict(self) -> str:
         a, lag = np.unravel_index(np.argmax(np.nan_to_num(self.values, nan=-np.inf)), self.values.shape)
         value = f"{self.values[a, lag]:.2g} [{self.low[a, lag]:.2g}, {self.high[a, lag]:.2g}] ({self.units})"
-        end = f"within {self.horizon} steps; {self.n_episodes} episodes, each compared with itself up to that action."
+        horizon = count(self.horizon, "step")
+        end = f"within {horizon}; {self.n_episodes} episodes, each compared with itself up to that action."
         if not self.low[a, lag] > 0:
             return f"Another action of {self.source} is not shown to change other agents' actions: {value} {end}"
-        most = f"the actions of {self.agents[a]} most, {lag} steps later"
+        most = f"the actions of {self.agents[a]} most, {count(int(lag), 'step')} later"
         return f"Another action of {self.source} changes {most}: {value} {end}"
 
     def _repr_table(self) -> pd.DataFrame:
@@ -172,7 +174,8 @@ def action_influence(
     long_enough = np.isfinite(distances).any(axis=(1, 2))
     if not long_enough.any():
         raise AnalysisError(
-            f"in no episode {source!r} acted with a choice and {horizon} steps followed: use a smaller horizon="
+            f"in no episode {source!r} acted with a choice and {count(horizon, 'step')} followed: "
+            "use a smaller horizon="
         )
     distances = distances[long_enough][:, others]
     values, low, high, n_episodes = over_episodes(distances, np.arange(len(distances)), seed)

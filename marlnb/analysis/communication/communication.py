@@ -25,6 +25,7 @@ from marlnb.analysis.data.views import Units
 from marlnb.analysis.results import few_episodes_warning
 from marlnb.analysis.stats.bootstrap import Interval, bootstrap_weights, episode_index, percentile_interval
 from marlnb.analysis.stats.mutual_information import MutualInformation, counts, mutual_information
+from marlnb.display.formatting import count
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.opened import RecordingLike, opened_recording
@@ -251,7 +252,8 @@ def _pair_rows(of_speaker: Units, of_listener: Units, lag: int) -> tuple[np.ndar
     ahead = later[np.searchsorted(rows.index, of_speaker.index)]
     received = np.where(ahead >= 0, listener_row[rows.index[np.maximum(ahead, 0)]], -1)
     if not (received >= 0).any():
-        raise AnalysisError(f"{of_listener.agent} never acts {lag} steps after {of_speaker.agent} speaks: change lag=")
+        after = f"{count(lag, 'step')} after {of_speaker.agent} speaks"
+        raise AnalysisError(f"{of_listener.agent} never acts {after}: change lag=")
     return np.flatnonzero(received >= 0), received[received >= 0]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from marlnb.analysis.data.policy_activations import compatible_policy, policy_activations, recorded_agents_at
 from marlnb.analysis.data.rows import RowSource
-from marlnb.display.formatting import short_path
+from marlnb.display.formatting import count, short_path
 from marlnb.errors import AnalysisError, shown, unknown
 from marlnb.models.hooks.sites import group_of
 from marlnb.recording.file.opened import RecordingLike, opened_recording
@@ -45,7 +45,9 @@ class View:
 
     def __repr__(self) -> str:
         agent = self.agent or "the only agent"
-        episodes = "" if self.episodes is None else f", {len(self.recording.episode_numbers(self.episodes))} episodes"
+        episodes = ""
+        if self.episodes is not None:
+            episodes = f", {count(len(self.recording.episode_numbers(self.episodes)), 'episode')}"
         checkpoint = "" if self.checkpoint is None else f", checkpoint {self.checkpoint}"
         of = "" if self.policy_source is None else f", with the policies of {as_policy_source(self.policy_source).path}"
         return f"<View of {self.site}, {agent}, in {short_path(self.recording.path)}{checkpoint}{episodes}{of}>"

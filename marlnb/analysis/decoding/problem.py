@@ -22,6 +22,7 @@ from marlnb.analysis.stats.linear_models import (
     score_folds,
     score_labels,
 )
+from marlnb.display.formatting import count
 from marlnb.errors import AnalysisError
 
 At = Literal["all", "each"] | int
@@ -164,20 +165,22 @@ def check_label(
     label, folds, classes = settings.label, settings.folds, settings.classes
     n_episodes = len(np.unique(episode))
     if n_episodes < 2 * folds:
-        reason = f"the label {label!r} is known in {n_episodes} episodes of this recording"
+        reason = f"the label {label!r} is known in {count(n_episodes, 'episode')} of this recording"
         hint = "" if n_episodes else "; if agents take turns, use offset= to reach a step at which the other agent acts"
         raise AnalysisError(f"{agent}: {folds} folds need at least {2 * folds} episodes, but {reason}{hint}")
     if np.ptp(y) == 0:
         raise AnalysisError(f"label {label!r} never varies over {agent}'s {len(y)} rows: there is nothing to decode")
     if n_episodes < MIN_EPISODES:
-        diagnostics.messages.append(f"{agent}: only {n_episodes} episodes; intervals are rough below {MIN_EPISODES}")
+        diagnostics.messages.append(
+            f"{agent}: only {count(n_episodes, 'episode')}; intervals are rough below {MIN_EPISODES}"
+        )
     if classes.kind == "regression":
         # a quantity that differs from its median in few episodes is constant in most folds
         varies = np.abs(y - np.median(y)) > np.sqrt(MAX_CONSTANT_VARIANCE * np.var(y))
         n_varying = len(np.unique(episode[varies]))
         if n_varying < 2 * folds:
             diagnostics.messages.append(
-                f"{agent}: the label {label!r} varies in only {n_varying} episodes, for {folds} folds"
+                f"{agent}: the label {label!r} varies in only {count(n_varying, 'episode')}, for {folds} folds"
             )
         return
     if len(classes.names) > n_episodes / 2:
@@ -189,7 +192,8 @@ def check_label(
         n_with_class = len(np.unique(episode[y == value]))
         if n_with_class < 2 * folds:
             diagnostics.messages.append(
-                f"{agent}: class {classes.names[value]!r} occurs in only {n_with_class} episodes, for {folds} folds"
+                f"{agent}: class {classes.names[value]!r} occurs in only {count(n_with_class, 'episode')}, "
+                f"for {folds} folds"
             )
 
 

@@ -17,6 +17,7 @@ from marlnb.analysis.decoding.score import NEGLIGIBLE_GAIN, Conclusion, Decoding
 from marlnb.analysis.results import ALPHA, MIN_EPISODES_FOR_INTERVALS, Result
 from marlnb.analysis.stats.corrections import benjamini_hochberg, holm, max_statistic
 from marlnb.analysis.stats.linear_models import Kind
+from marlnb.display.formatting import count
 from marlnb.errors import AnalysisError
 from marlnb.models.hooks.directions import Direction
 
@@ -192,7 +193,9 @@ class Decoding(Result):
 
     def _describe(self, score: DecodingScore) -> str:
         at_t = "" if score.t is None else f" at t={score.t}"
-        offset = f" {abs(score.offset)} steps {'later' if score.offset > 0 else 'earlier'}" if score.offset else ""
+        offset = ""
+        if score.offset:
+            offset = f" {count(abs(score.offset), 'step')} {'later' if score.offset > 0 else 'earlier'}"
         label, source = f"{self.label}{offset}", f"{score.site or self.site} of {score.agent}{at_t}"
         negligible = [gain for gain in score.limits if gain.high <= NEGLIGIBLE_GAIN]
         is_observed = score.is_feed_forward and any(gain.control == "observation" for gain in negligible)

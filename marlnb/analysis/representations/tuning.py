@@ -31,6 +31,7 @@ from marlnb.analysis.stats.bootstrap import (
 from marlnb.analysis.stats.corrections import max_statistic
 from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.analysis.stats.given_patterns import residual
+from marlnb.display.formatting import count
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 
@@ -269,7 +270,7 @@ def _thin_bins(rows: BinnedRows) -> Iterator[str]:
     """A warning about each bin that occurs in few episodes."""
     for name, n_episodes in zip(rows.bins.names, rows.episodes_per_bin):
         if n_episodes < MIN_EPISODES_PER_BIN:
-            yield f"{name!r} occurs in only {n_episodes} episodes"
+            yield f"{name!r} occurs in only {count(n_episodes, 'episode')}"
 
 
 def _untrained_units(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from marlnb.batch.doctor.check import Answer, check
 from marlnb.batch.doctor.request import DoctorRequest
 from marlnb.batch.sweep.parameters import read_parameters
+from marlnb.display.formatting import count
 
 WAITING_CALLS = {
     "input": "waits for text from a keyboard",
@@ -39,7 +40,8 @@ def _readable(request: DoctorRequest) -> Iterator[Answer]:
     for cell in request.cells:
         if not cell.is_python:
             yield "fail", f"cell {cell.number} is not valid Python: {cell.problem}", "correct the cell"
-    counts = f"{len(request.cells)} code cells, {len(parameters)} parameters, {len(request.sweep)} jobs"
+    numbers = {"code cell": len(request.cells), "parameter": len(parameters), "job": len(request.sweep)}
+    counts = ", ".join(count(number, word) for word, number in numbers.items())
     yield "ok", f"{request.notebook.name}: {counts}", ""
 
 

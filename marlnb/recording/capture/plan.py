@@ -9,7 +9,7 @@ from typing import Any
 
 from marlnb.config import accepts_options, resolve_config
 from marlnb.disk import free_bytes, mount_point
-from marlnb.display.formatting import format_bytes, format_duration, short_path
+from marlnb.display.formatting import count, format_bytes, format_duration, short_path
 from marlnb.display.notebook_html import note_html, table_html, title_html
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import RecordingError
@@ -77,10 +77,10 @@ class RecordingPlan:
         ]
 
     def summary(self) -> str:
-        rows = f"{'at most' if self.bounded else 'about'} {self.rows:,} rows"
-        frames = f", {self.frames:,} frames" if self.frames else ""
+        rows = f"{'at most' if self.bounded else 'about'} {count(self.rows, 'row')}"
+        frames = f", {count(self.frames, 'frame')}" if self.frames else ""
         return (
-            f"{self.episodes:,} episodes, {rows}{frames}: "
+            f"{count(self.episodes, 'episode')}, {rows}{frames}: "
             f"{format_bytes(self.size_bytes)} of {format_bytes(self.free_bytes)} free, "
             f"{format_bytes(self.memory_bytes)} of buffers, "
             f"{self._duration()}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import h5py
 import numpy as np
 
-from marlnb.display.formatting import short_path
+from marlnb.display.formatting import count, short_path
 from marlnb.display.notebook_html import facts_html
 from marlnb.errors import RecordingError, RunError, SiteError, unknown
 from marlnb.experiment import Experiment
@@ -123,11 +123,11 @@ class Recording:
         if self._closed:
             return f"<Recording {short_path(self.path)}, closed>"
         state = "complete" if self.complete else "incomplete"
-        size = f"{len(self._index)} episodes, {len(self):,} rows, {state}"
+        size = f"{count(len(self._index), 'episode')}, {count(len(self), 'row')}, {state}"
         lines = [f"<Recording {short_path(self.path)}: {self.spec.name}, {size}"]
         for group in self.groups:
             lines.append(f"  {group}: {', '.join(self.group_agents(group))}")
-        lines += [f"  {site} × {self[site].axes[1][1]} units" for site in self.sites]
+        lines += [f"  {site} × {count(self[site].axes[1][1], 'unit')}" for site in self.sites]
         if self.labels:
             lines.append(f"  labels: {', '.join(self.labels)}")
         return "\n".join(lines) + ">"
@@ -138,10 +138,11 @@ class Recording:
         arrays = {site: self[site] for site in self.sites}
         facts = {group: ", ".join(self.group_agents(group)) for group in self.groups}
         facts |= {
-            site: f"{array.axes[1][1]} units of {', '.join(array.labels['agent'])}" for site, array in arrays.items()
+            site: f"{count(array.axes[1][1], 'unit')} of {', '.join(array.labels['agent'])}"
+            for site, array in arrays.items()
         }
         state = "complete" if self.complete else "incomplete"
-        size = f"{len(self._index):,} episodes, {len(self):,} rows, {state}"
+        size = f"{count(len(self._index), 'episode')}, {count(len(self), 'row')}, {state}"
         labels = {"labels": ", ".join(self.labels)} if self.labels else {}
         return facts_html(
             f"Recording {short_path(self.path)}", {"environment": self.spec.name, **facts, **labels}, size

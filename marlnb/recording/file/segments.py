@@ -17,6 +17,7 @@ import h5py
 import numpy as np
 
 from marlnb.disk import replacing, writing
+from marlnb.display.formatting import count
 from marlnb.errors import RecordingError, RecordingWriteError
 from marlnb.recording.file.checksums import append_checksums
 from marlnb.recording.file.episode_index import COLUMNS, EpisodeIndex
@@ -207,7 +208,7 @@ def _check_segments(file: h5py.File, path: Path, locking: Locking) -> None:
                 raise RecordingError(f"{segment}, a segment of {path.name}, is itself joined from segments")
             n_rows = count_rows(segment_file)
         if n_rows < rows:
-            raise RecordingError(f"{segment}, a segment of {path.name}, has {n_rows:,} rows; expected {rows:,}")
+            raise RecordingError(f"{segment}, a segment of {path.name}, has {count(n_rows, 'row')}; expected {rows:,}")
 
 
 def _relative(segment: Path, path: Path) -> str:

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from marlnb.config import EnvConfig
-from marlnb.display.formatting import format_number
+from marlnb.display.formatting import count, format_number
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import ConfigError, RecordingError
@@ -216,7 +216,8 @@ def _take_recorded(
 ) -> str:
     table = recording.episodes
     if episode not in table.index:
-        raise RecordingError(f"{recording.path.name} has no episode {episode}; it has {len(table)} episodes, from 0 on")
+        n_episodes = count(len(table), "episode")
+        raise RecordingError(f"{recording.path.name} has no episode {episode}; it has {n_episodes}, from 0 on")
     entry = table.loc[episode]
     rows = np.arange(int(entry["start"]), int(entry["start"] + entry["length"]))
     title = f"{recording.spec.name}, episode {episode} of {recording.path.name}"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from marlnb.disk import PROBLEMS, errno_of, free_bytes, left_behind, mount_point, temporary_of, writing
-from marlnb.display.formatting import format_bytes
+from marlnb.display.formatting import count, format_bytes
 from marlnb.errors import RecordingError, RecordingWriteError
 from marlnb.paths import expanded
 from marlnb.recording.file.inspection import check_ordinary, remember
@@ -61,12 +61,14 @@ class Repair:
 
     def __str__(self) -> str:
         state = "complete" if self.complete else "incomplete"
-        lines = [f"{self.path}: {self.rows:,} rows, {self.episodes:,} episodes ({self.finished:,} finished), {state}"]
+        size = f"{count(self.rows, 'row')}, {count(self.episodes, 'episode')} ({self.finished:,} finished)"
+        lines = [f"{self.path}: {size}, {state}"]
         lines += [f"  {problem}" for problem in self.problems or ("no damage found",)]
         if self.lost_rows:
             listed = ", ".join(map(str, self.lost_episodes[:MAX_LISTED_EPISODES])) or "none"
             n_more = len(self.lost_episodes) - MAX_LISTED_EPISODES
-            lines.append(f"  lost: {self.lost_rows:,} rows, episodes {listed}" + f" and {n_more} more" * (n_more > 0))
+            more = f" and {n_more} more" if n_more > 0 else ""
+            lines.append(f"  lost: {count(self.lost_rows, 'row')}, episodes {listed}{more}")
         if self.backup is not None:
             lines.append(f"  the original file is kept as {self.backup}")
         return "\n".join(lines)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from marlnb.config import EnvConfig
+from marlnb.display.formatting import count
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import RecordingError
@@ -98,7 +99,7 @@ class Reproduction:
         return pd.DataFrame([vars(row) for row in rows])
 
     def __repr__(self) -> str:
-        head = f"<Reproduction of episode {self.episode}: {self.n_rows} rows, {len(self.compared)} datasets"
+        head = f"<Reproduction of episode {self.episode}: {count(self.n_rows, 'row')}, {len(self.compared)} datasets"
         if self.exact:
             return f"{head}, exact>"
         worst = self.differences[0]
@@ -130,7 +131,7 @@ def replay(
     table = recording.episodes
     if episode not in table.index or not table.loc[episode, "finished"]:
         raise RecordingError(
-            f"{recording.path.name} has no finished episode {episode}; it has {len(table)} episodes, "
+            f"{recording.path.name} has no finished episode {episode}; it has {count(len(table), 'episode')}, "
             f"{int(table['finished'].sum())} of them finished"
         )
     check_start(recording, episode)

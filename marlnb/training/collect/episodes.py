@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from marlnb.display.array_summary import FieldsSummary
-from marlnb.display.formatting import format_number
+from marlnb.display.formatting import count, format_number
 from marlnb.display.notebook_html import frame_html
 from marlnb.envs.vector import Step, VectorEnv
 from marlnb.errors import ConfigError, EnvError
@@ -119,7 +119,7 @@ class EpisodeTable:
 
     def __repr__(self) -> str:
         means = ", ".join(f"{name} {format_number(values.mean())}" for name, values in self.scored_returns().items())
-        return f"<{len(self)} episodes of {self.spec.name}, mean return: {means}>"
+        return f"<{count(len(self), 'episode')} of {self.spec.name}, mean return: {means}>"
 
     def _repr_html_(self) -> str:
         return frame_html(self.to_frame(), max_rows=10, digits=4)

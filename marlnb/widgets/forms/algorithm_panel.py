@@ -239,7 +239,8 @@ class AlgorithmPanel(Panel):
     def _show(self, networks: list[NetworkSummary]) -> None:
         self.networks = networks
         total = sum(sum(network.parameters.values()) for network in networks)
-        self._status.show_note(f"{total:,} parameters in {len(networks)} policies")
+        policies = "1 policy" if len(networks) == 1 else f"{len(networks)} policies"
+        self._status.show_note(f"{total:,} parameters in {policies}")
         rows = []
         for network in networks:
             parameters = ", ".join(f"{part} {count:,}" for part, count in network.parameters.items())

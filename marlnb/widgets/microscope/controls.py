@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.methods import METHODS as ATTRIBUTION_METHODS
 from marlnb.analysis.decoding.result import Decoding
-from marlnb.display.formatting import format_number
+from marlnb.display.formatting import count, format_number
 from marlnb.errors import MarlnbError, RecordingError
 from marlnb.models.hooks.edit import Edit
 from marlnb.recording.file.reader import Recording
@@ -220,5 +220,5 @@ def _episodes(microscope: Controlled) -> list[tuple[str, int]]:
     for number, episode in recording.episodes.iterrows():
         returns = ", ".join(format_number(episode[agent], 3) for agent in recording.agents[:4])
         more = ", …" if len(recording.agents) > 4 else ""
-        options.append((f"{number}: {int(episode['length'])} steps, returns {returns}{more}", int(number)))
+        options.append((f"{number}: {count(int(episode['length']), 'step')}, returns {returns}{more}", int(number)))
     return options

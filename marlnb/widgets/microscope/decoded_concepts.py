@@ -52,7 +52,7 @@ def decoded_concepts(view: EpisodeView, decoding: Decoding) -> list[Concept]:
     for decoder, score in zip(decoding.decoders, decoding.scores):
         if decoder.t is not None or decoder.agent not in view.agents or decoder.site not in view.sites:
             continue
-        offset = f", {decoder.offset:+d} steps" if decoder.offset else ""
+        offset = f", {decoder.offset:+d} step{'' if abs(decoder.offset) == 1 else 's'}" if decoder.offset else ""
         layer = decoder.site.split("/", 1)[1]
         note = f"{decoding.conclusion_of(score)}: {decoding.metric} {score.score:.2f}, {_controls(score)}"
         if decoding.warnings:

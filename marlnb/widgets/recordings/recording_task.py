@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from marlnb.display.formatting import format_bytes, format_clock
+from marlnb.display.formatting import count, format_bytes, format_clock
 from marlnb.recording.capture.progress import RecordingProgress
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
@@ -69,7 +69,7 @@ def describe_progress(progress: RecordingProgress, seconds: float) -> tuple[floa
     """
     share = progress.episodes / progress.total
     parts = [
-        f"{progress.episodes:,} of {progress.total:,} episodes",
+        f"{progress.episodes:,} of {count(progress.total, 'episode')}",
         f"{progress.rows:,} rows",
         f"{format_bytes(file_bytes(progress.path))} on disk",
         f"{progress.rows / seconds:,.0f} rows a second",

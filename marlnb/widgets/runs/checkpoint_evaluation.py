@@ -11,6 +11,7 @@ from typing import Any
 import ipywidgets as w
 import numpy as np
 
+from marlnb.display.formatting import count
 from marlnb.envs.vector import Step
 from marlnb.errors import MarlnbError
 from marlnb.training.collect.episodes import TimeStep
@@ -133,7 +134,7 @@ class CheckpointEvaluation:
 
             def show(n: int, index: int = index, iteration: int = iteration) -> None:
                 self._bar.value = (index + n / n_episodes) / len(iterations)
-                self._line.show_note(f"checkpoint {iteration}: {n} of {n_episodes} episodes")
+                self._line.show_note(f"checkpoint {iteration}: {n} of {count(n_episodes, 'episode')}")
 
             counter = _EpisodeCounter(task, show)
             evaluation = evaluate(self.notes.run, checkpoint=iteration, callback=counter, **options)
@@ -143,7 +144,7 @@ class CheckpointEvaluation:
                 unstored.append(f"; return of {iteration}: {score_text(stored_form(evaluation))}, not stored: {error}")
         names = " and ".join(map(str, iterations))
         end = "".join(unstored) or ", stored"
-        return f"checkpoint {names}: {n_episodes} episodes in {time.monotonic() - started:.1f} s{end}"
+        return f"checkpoint {names}: {count(n_episodes, 'episode')} in {time.monotonic() - started:.1f} s{end}"
 
     def _done(self, message: str) -> None:
         self._line.show_note(message)

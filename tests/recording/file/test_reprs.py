@@ -38,7 +38,7 @@ def test_a_recording_and_its_run_show_facts(recording: mnb.Recording) -> None:
         run._repr_html_()
     )
     view = mnb.View(recording, SITE, "agent_1", episodes=(0,))
-    assert repr(view) == f"<View of {SITE}, agent_1, in {recording.path}, 1 episodes>"
+    assert repr(view) == f"<View of {SITE}, agent_1, in {recording.path}, 1 episode>"
     assert repr(mnb.plan_recording(run, episodes=2, name="next")).startswith("recording ")
 
 

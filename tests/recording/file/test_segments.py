@@ -114,7 +114,7 @@ def test_a_missing_or_shorter_segment_is_named(run: Run, tmp_path: Path) -> None
     rejoin(path, complete=True)
     with h5py.File(intact, "r+") as file:
         file["steps/t"].resize(1, axis=0)
-    with pytest.raises(RecordingError, match=r"0000\.h5, a segment of many\.h5, has 1 rows; expected"):
+    with pytest.raises(RecordingError, match=r"0000\.h5, a segment of many\.h5, has 1 row; expected"):
         Recording.open(path)
 
 

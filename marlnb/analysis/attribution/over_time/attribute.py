@@ -22,6 +22,7 @@ from marlnb.analysis.data.row_condition import Condition, rows_name, rows_where
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.data.strata import Strata, strata_of
 from marlnb.analysis.progress import AnalysisProgress
+from marlnb.display.formatting import count
 from marlnb.errors import AnalysisError
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.episode_index import integers_of
@@ -128,15 +129,15 @@ def _check(policy: Policy, output: Output, lookback: int, n_steps: int) -> None:
 def _explained_rows(rows: Rows, t: int | Sequence[int] | None, lookback: int) -> np.ndarray:
     """Positions of the explained rows, each with `lookback` rows of its episode before it."""
     if t is None:
-        _, first, count = np.unique(rows.episode, return_index=True, return_counts=True)
-        positions = first + count - 1
+        _, first, lengths = np.unique(rows.episode, return_index=True, return_counts=True)
+        positions = first + lengths - 1
     else:
         positions = np.flatnonzero(np.isin(rows.t, integers_of(t, None, "t")))
     late_enough = positions[rows.t[positions] >= lookback]
     valid = f"episodes have t from 0 to {int(rows.t.max())}"
     if not len(late_enough):
         requested = "" if t is None else f" t={t}"
-        raise AnalysisError(f"no step{requested} with {lookback} steps before it; {valid}")
+        raise AnalysisError(f"no step{requested} with {count(lookback, 'step')} before it; {valid}")
     absent = [] if t is None else np.setdiff1d(t, rows.t[late_enough]).tolist()
     if absent:
         raise AnalysisError(f"no episode has the steps t={absent} with {lookback} before them; {valid}")
