@@ -225,7 +225,7 @@ def test_single_runs_are_scored_at_the_same_frames(tmp_path: Path) -> None:
     assert several["score"][0] == pytest.approx(single["score"][0] - 0.5)
 
 
-def test_runs_are_told_apart_where_folders_have_the_same_name(tmp_path: Path) -> None:
+def test_runs_have_different_names_where_folders_have_the_same(tmp_path: Path) -> None:
     paths = [str(write_run(tmp_path / f"job{seed}" / "run", seed=seed)) for seed in range(3)]
     keep_rows(Path(paths[1]), 1, 10)
     answer = ask(Session(), "compare", paths=paths)["answer"]
