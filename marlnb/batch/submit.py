@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from marlnb.batch.batch import BATCH, SOURCE, SUBMIT_LOCK, THEN, Batch
+from marlnb.batch.batch import BATCH, REPORT, SOURCE, SUBMIT_LOCK, THEN, Batch
 from marlnb.batch.executor import NoSchedulerError, executor_of
 from marlnb.batch.experiment_check.check import check_experiments
 from marlnb.batch.monitor import watch
@@ -188,16 +189,34 @@ def _submit(batch: Batch, jobs: Sequence[PlannedJob], *, then: bool) -> None:
         stop = planned.job.folder / STOP
         with writing(stop):
             stop.unlink(missing_ok=True)
-        # reset a finished job's status: a monitor would otherwise take the old result for the new one
-        if planned.status.state not in ("waiting", "complete") or planned.job.name == "report":
-            planned.job.write_status(replace(planned.status, state="waiting", reason=planned.action, error=None))
-    if then:
-        report = batch.report_job()
-        if report.status().state != "waiting":
-            report.write_status(replace(report.status(), state="waiting", reason="the jobs are not complete"))
-    id = executor_of(batch).submit(batch, [planned.job for planned in jobs], then=then)
+    with _waiting(batch, jobs, then=then):
+        id = executor_of(batch).submit(batch, [planned.job for planned in jobs], then=then)
     names = ", ".join(planned.job.name for planned in jobs[:10]) + (", ..." if len(jobs) > 10 else "")
     batch.log_event(f"submitted {count(len(jobs), 'job')} as {id}: {names}")
+
+
+@contextmanager
+def _waiting(batch: Batch, jobs: Sequence[PlannedJob], *, then: bool) -> Iterator[None]:
+    """Resets the statuses of finished jobs, whose old results a monitor would take for new ones.
+
+    If the executor refuses the jobs, those that did not start get their statuses back.
+    """
+    resets = [
+        (planned.job, planned.status, planned.action)
+        for planned in jobs
+        if planned.status.state not in ("waiting", "complete") or planned.job.name == REPORT
+    ]
+    if then and (status := batch.report_job().status()).state != "waiting":
+        resets.append((batch.report_job(), status, "the jobs are not complete"))
+    for job, status, reason in resets:
+        job.write_status(replace(status, state="waiting", reason=reason, error=None))
+    try:
+        yield
+    except BaseException:
+        for job, status, _ in resets:
+            if not job.is_executing and job.status().state == "waiting":
+                job.write_status(status)
+        raise
 
 
 def _find_profile(folder: Path, on: str | None, overrides: Mapping[str, Any] | None) -> Profile:

@@ -172,7 +172,7 @@ def drive(
             Progress(run.experiment).recall(read_rows(run.path / METRICS))
         return run
     if job:
-        write_atomically(Path(job) / TRAINING, json.dumps({"run": str(run.path)}) + "\n", sync=False)
+        _name_run(job, run.path)
     with _trainer(run, callbacks, is_new, before, status) as trainer, stopping_on_signals([trainer.ask_to_stop]):
         display, first = Progress(run.experiment, frames=trainer.frames) if progress else None, trainer.iteration
         try:
@@ -193,6 +193,13 @@ def drive(
     if trainer.state == "stopped":
         _report_stop(run, trainer)
     return run
+
+
+def _name_run(job: str, run: Path) -> None:
+    """Tells a batch job which run its kernel trains; a run within the job's folder by its relative path."""
+    inside = run.is_relative_to(job)
+    content = {"run": str(run.relative_to(job) if inside else run), "job": job}
+    write_atomically(Path(job) / TRAINING, json.dumps(content) + "\n", sync=False)
 
 
 def _trainer(

@@ -13,7 +13,7 @@ import pytest
 from marlnb.batch.batch import SUBMIT_LOCK, Batch
 from marlnb.batch.cost import Cost
 from marlnb.batch.executor import EXECUTORS, Executor
-from marlnb.batch.job.job import Job, JobInfo, JobStatus
+from marlnb.batch.job.job import CellError, Job, JobInfo, JobStatus
 from marlnb.batch.report.comparison import NOTEBOOK
 from marlnb.batch.submit import plan_submission, submit, submit_plan
 from marlnb.batch.sweep.grammar import values_of_python
@@ -91,6 +91,27 @@ def test_the_same_call_completes_only_what_is_missing(noting: list[tuple[list[st
     assert noting.pop() == (["n=3", "n=4"], False)
     assert batch.job("n=0").status().state == "complete"
     assert (tmp_path / "runs" / "a-batch" / "events.log").read_text().count("submitted") == 3
+
+
+def test_a_refused_submission_leaves_the_jobs_as_they_were(
+    noting: list[tuple[list[str], bool]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = submit("a.ipynb", N, on="noting")
+    error = CellError(2, "1 / 0", "ZeroDivisionError", "division by zero", "traceback")
+    batch.job("n=0").write_status(JobStatus("failed", reason="a cell failed", attempt=1, error=error))
+    batch.job("n=1").write_status(JobStatus("stopped", reason="the file STOP", attempt=1))
+
+    def refuse(*_: object, **__: object) -> str:
+        assert batch.job("n=0").status().state == "waiting"
+        raise BatchError("invalid partition specified")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Noting, "submit", refuse)
+        with pytest.raises(BatchError, match="invalid partition"):
+            submit("a.ipynb", N)
+    failed, stopped = (batch.job(name).status() for name in ("n=0", "n=1"))
+    assert (failed.state, failed.reason, failed.error) == ("failed", "a cell failed", error)
+    assert (stopped.state, stopped.reason) == ("stopped", "the file STOP")
 
 
 def test_a_batch_is_completed_by_its_folder(noting: list[tuple[list[str], bool]], tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from marlnb.batch.sweep.parameters import TAG
 
 STEP, SKIP, UNDECIDED, PLACEHOLDER = "_marlnb_step", "_marlnb_skip", "_marlnb_undecided", "_marlnb_placeholder"
 """Names that compiled cells use."""
+INJECTED_TAG = "injected-parameters"  # of the cell in which papermill has written the values of an earlier execution
 _MAGIC = re.compile(r"^([ \t]*)[%!?].*$", re.MULTILINE)
 _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -53,13 +54,13 @@ class Cell:
 
 
 def read_cells(notebook: Path) -> list[Cell]:
-    """The code cells. Magics, and cells that are no Python, are left out."""
+    """The code cells. Magics, and cells that are no Python, are left out; so are earlier values, which are replaced."""
     cells: list[Cell] = []
     for number, cell in enumerate(json.loads(notebook.read_text(encoding="utf-8"))["cells"], 1):
         source = "".join(cell["source"])
-        if cell["cell_type"] != "code" or source.lstrip().startswith("%%"):
-            continue
         tags = cell["metadata"].get("tags", [])
+        if cell["cell_type"] != "code" or source.lstrip().startswith("%%") or INJECTED_TAG in tags:
+            continue
         holds_parameters = TAG in tags and not any(c.holds_parameters for c in cells)
         source = _MAGIC.sub(r"\1pass", source)
         try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from marlnb.batch.job.training_progress import ActiveTraining, active_training, run_of_job
+from marlnb.batch.job.training_progress import ActiveTraining, active_training, run_of_job, runs_to_stop
 from marlnb.errors import RunError
 from marlnb.training.runs.files import STATUS, STOP, read_json, write_atomically
 
@@ -119,7 +119,7 @@ class StopRequests:
             raise
 
     def _delete_stop_files(self) -> None:
-        for run in {self._folder, run_of_job(self._folder)}:
+        for run in runs_to_stop(self._folder):
             (run / STOP).unlink(missing_ok=True)
 
 

@@ -29,7 +29,7 @@ class ActiveTraining:
 
 def active_training(folder: Path) -> ActiveTraining | None:
     """The training that runs in a job's folder, or in the folder that the job chose; None without one."""
-    for run in dict.fromkeys((folder, run_of_job(folder))):
+    for run in runs_to_stop(folder):
         status: Mapping[str, Any] = {}
         if is_run(run) and (run / STATUS).exists():
             try:
@@ -58,7 +58,22 @@ def describe(status: Mapping[str, Any]) -> str:
 
 def run_of_job(folder: Path) -> Path:
     """The run that a job's kernel trained last; the job's own folder if it has not said so."""
+    run = _training_of(folder).get("run")
+    return folder / run if isinstance(run, str) else folder
+
+
+def runs_to_stop(folder: Path) -> set[Path]:
+    """The runs that a request to this job concerns: in its own folder, and the one that its kernel trained last.
+
+    In a copy of a job, a run elsewhere is that of the original, which may be training.
+    """
+    run = run_of_job(folder)
+    is_own = run.is_relative_to(folder) or _training_of(folder).get("job") == str(folder)
+    return {folder, run} if is_own else {folder}
+
+
+def _training_of(folder: Path) -> Mapping[str, Any]:
     try:
-        return Path(read_json(folder / TRAINING)["run"])
-    except (RunError, KeyError, TypeError):
-        return folder
+        return read_json(folder / TRAINING)
+    except RunError:
+        return {}

@@ -62,6 +62,16 @@ def test_what_no_experiment_accepts(tmp_path: Path, values: dict[str, Any], mess
     assert message in str(error.value) and "job only" not in str(error.value)
 
 
+def test_the_values_of_an_earlier_execution_are_replaced(tmp_path: Path) -> None:
+    source = notebook(tmp_path / "a.ipynb", COMPOSE)
+    executed = nbformat.read(source, 4)
+    earlier = nbformat.v4.new_code_cell('algorithm = "ippo"', metadata={"tags": ["injected-parameters"]})
+    executed.cells.insert(1, earlier)  # as papermill writes it
+    nbformat.write(executed, source)
+    with pytest.raises(ConfigError, match="cell 3: no algorithm 'mapo'"):
+        notes(source, algorithm="mapo")
+
+
 def test_parts_that_do_not_fit_are_an_error_also_with_the_notebooks_own_parameters(tmp_path: Path) -> None:
     """All of their names are known, so nothing that the notebook defines can change it."""
     source = notebook(tmp_path / "a.ipynb", COMPOSE.replace("option,", '"algorithm.learning_starts=9_000_000",'))

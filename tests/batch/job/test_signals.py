@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -10,8 +12,9 @@ import pytest
 
 from marlnb.batch.job import signals
 from marlnb.batch.job.signals import Interruption, StopRequests
-from marlnb.batch.job.training_progress import ActiveTraining
+from marlnb.batch.job.training_progress import ActiveTraining, active_training, run_of_job
 from marlnb.errors import DiskError
+from marlnb.training.runs.lock import RunLock
 
 
 @pytest.fixture
@@ -45,6 +48,24 @@ def test_while_files_are_written_at_the_end_the_first_signal_waits(tmp_path: Pat
         assert "its files are being written" in messages[0] and requests.pending
         with pytest.raises(Interruption):
             os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_copied_job_asks_only_its_own_training_to_stop(tmp_path: Path, messages: list[str]) -> None:
+    """The original trains in a folder elsewhere, which the copied file names."""
+    run, original, copy = tmp_path / "run", tmp_path / "original", tmp_path / "copy"
+    for folder in (run, original):
+        folder.mkdir()
+    (run / "experiment.json").touch()
+    (run / "status.json").write_text('{"state": "running"}')
+    (original / "training.json").write_text(json.dumps({"run": str(run), "job": str(original)}))
+    shutil.copytree(original, copy)
+    with RunLock(run / "lock"):
+        training = active_training(original)
+        assert training is not None and training.run == run and active_training(copy) is None
+        (run / "STOP").touch()
+        with StopRequests(copy, messages.append):
+            pass
+        assert (run / "STOP").exists() and run_of_job(copy) == run
 
 
 def test_a_stop_that_could_not_be_passed_on_is_passed_on_later(
