@@ -262,6 +262,11 @@ class Batch:
         parent = self.path / SUBMISSIONS
         return [parent / str(number) for number in numbered(parent)]
 
+    def submitted(self) -> set[str]:
+        """Names of the jobs of all submissions. Raises RunError: the file of one cannot be read."""
+        folders = [folder for folder in self.submissions() if (folder / SUBMITTED).exists()]
+        return {name for folder in folders for name in Submission.read(folder).jobs}
+
     def next_submission(self) -> Path:
         """Folder of the next submission, which does not exist yet."""
         return self.path / SUBMISSIONS / str(1 + max((int(folder.name) for folder in self.submissions()), default=0))

@@ -1,10 +1,11 @@
-"""Monitor: shows a batch until it has ended, and restarts jobs that were killed, lost or never started."""
+"""Monitor: shows a batch until it has ended, and restarts submitted jobs that were killed, lost or never started."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TextIO
 
@@ -15,7 +16,7 @@ from marlnb.batch.job.job import UNKNOWN, Job, JobInfo, JobStatus
 from marlnb.batch.job.signals import interrupt_on_signals
 from marlnb.batch.progress_display import BatchProgress
 from marlnb.batch.retries import count_restarts, give_up
-from marlnb.display.formatting import count
+from marlnb.display.formatting import count, marlnb_command
 from marlnb.errors import BatchError, DiskError, MarlnbError, RunError
 from marlnb.training.runs.lock import RunLock, read_holder
 
@@ -28,6 +29,7 @@ REFUSAL_PAUSE_S = 60.0  # a scheduler that refused a submission is not asked aga
 def watch(
     batch: Batch,
     *,
+    only: Collection[str] = (),
     progress: bool = True,
     poll_s: float = 2.0,
     resubmit: bool = True,
@@ -35,13 +37,15 @@ def watch(
     once: bool = False,
     stream: TextIO | None = None,
 ) -> Batch:
-    """Returns when every job is complete, failed or stopped, and the report has run if all are complete.
+    """Returns when every submitted job is complete, failed or stopped, and the report has run if all jobs are complete.
 
-    A job that was killed, lost or never started, and that the executor will not run by itself, is submitted again; the
-    reason is written to the batch's `events.log`. After `resubmits` of the profile it counts as failed. Jobs that
-    failed or were stopped are not restarted. If several monitors watch one batch, only the first restarts jobs.
+    A submitted job that was killed, lost or never started, and that the executor will not run by itself, is submitted
+    again; the reason is written to the batch's `events.log`. After `resubmits` of the profile it counts as failed. Jobs
+    that failed or were stopped are not restarted, and jobs that were never submitted are not started. If several
+    monitors watch one batch, only the first restarts jobs.
 
     Args:
+        only: names of jobs, or `report`; the others are neither waited for nor restarted.
         progress: show progress.
         poll_s: seconds between two reads of the jobs' files; the executor is queried less often, as it prescribes.
         resubmit: False only watches, and returns when nothing runs or is queued any more.
@@ -50,10 +54,10 @@ def watch(
         stream: where progress is shown; None: stderr, or the notebook.
     Raises:
         KeyboardInterrupt: interrupted, also by SIGTERM or SIGUSR1.
-        BatchError: the executor cannot cancel the jobs.
+        BatchError: `only` names an unknown job, or the executor cannot cancel the jobs.
     """
     display = BatchProgress(stream, silent=not progress)
-    monitor = Monitor(batch, display, resubmit=resubmit)
+    monitor = Monitor(batch, display, resubmit=resubmit, only=only)
     with interrupt_on_signals():
         try:
             while not (monitor.poll() or (once and monitor.has_decided)):
@@ -71,6 +75,9 @@ def watch(
         failed = [monitor.batch.job(name) for name, status in monitor.statuses.items() if status.state == "failed"]
         for job in failed[:MAX_FAILURES_SHOWN]:
             display.say(describe_failure(job))
+        if monitor.others and not only:
+            jobs, command = count(len(monitor.others), "job"), marlnb_command("batch", monitor.batch.path)
+            display.say(f"never submitted: {jobs}; to submit: {command}")
     return monitor.batch
 
 
@@ -78,14 +85,18 @@ class Monitor:
     """Polls a batch and restarts jobs.
 
     Attributes:
-        statuses: the newest status of each job, and of the report, by name.
+        statuses: the newest status of each requested job, and of the report, by name. Requested are the jobs of
+            `only`; without it, all that were submitted.
         infos: the newest answer of the executor, by job name.
     """
 
-    def __init__(self, batch: Batch, display: BatchProgress, *, resubmit: bool) -> None:
+    def __init__(self, batch: Batch, display: BatchProgress, *, resubmit: bool, only: Collection[str] = ()) -> None:
         self.batch, self.display, self.resubmit = batch, display, resubmit
         self.executor = executor_of(batch)
         self.statuses: dict[str, JobStatus] = {}
+        self._only = {batch.job(name).name for name in only}
+        self._requested = self._only or {*batch.submitted(), REPORT}
+        self._all_statuses: dict[str, JobStatus] = {}
         self.infos: Mapping[str, JobInfo] = {}
         self._missing: dict[str, tuple[float, int]] = {}  # by job: missing since when, and in how many queries
         self._queried_at = self._refused_at = -float("inf")
@@ -101,7 +112,8 @@ class Monitor:
             self.batch, self._read_at = Batch.open(self.batch.path), modified_at
             self.executor, self._missing = executor_of(self.batch), {}
         has_answer = self._query()
-        before, self.statuses = self.statuses, self._read_statuses()
+        before = self.statuses
+        self._read_statuses()
         self._report_finished(before)
         if has_answer:
             self._count_missing()
@@ -120,6 +132,12 @@ class Monitor:
         return ended and self._is_released()
 
     @property
+    def others(self) -> list[str]:
+        """Names of the jobs that are neither requested nor complete."""
+        unfinished = [name for name, status in self._all_statuses.items() if status.state != "complete"]
+        return [name for name in unfinished if name not in self.statuses]
+
+    @property
     def has_decided(self) -> bool:
         """Whether each missing job has been restarted, or another process restarts it."""
         return len(self._missing) == len(self._lost())
@@ -131,7 +149,7 @@ class Monitor:
             self._lock = None
 
     def end_jobs(self, poll_s: float) -> None:
-        """Cancels all unfinished jobs, and waits until they have saved."""
+        """Cancels all unfinished jobs that are requested, and waits until they have saved."""
         self.display.say("stopping: each job saves first; interrupt again to return without waiting for that")
         jobs = [self.batch.job(name) for name, status in self.statuses.items() if status.state not in FINISHED]
         jobs = [job for job in jobs if job.folder.exists()]  # a report that has not started has no folder
@@ -141,9 +159,8 @@ class Monitor:
         self.display.say(f"{count(len(jobs), 'job')} stopped")
 
     def _awaited(self) -> dict[str, JobStatus]:
-        """The jobs; and the report once it can run."""
-        jobs = {name: status for name, status in self.statuses.items() if name != REPORT}
-        return self.statuses if all(status.state == "complete" for status in jobs.values()) else jobs
+        """The requested jobs; and the report once it can run."""
+        return awaited(self._all_statuses, self._requested)
 
     def _is_released(self) -> bool:
         """Whether the executor, too, has finished the jobs: until then it would treat a new submission as running.
@@ -166,23 +183,26 @@ class Monitor:
             return False
         return True
 
-    def _read_statuses(self) -> dict[str, JobStatus]:
+    def _read_statuses(self) -> None:
         statuses = {}
         for job in [*self.batch.jobs(), *([self.batch.report_job()] if self.batch.then is not None else [])]:
-            last = self.statuses.get(job.name, JobStatus())
+            last = self._all_statuses.get(job.name, JobStatus())
             try:
                 statuses[job.name] = last if last.state == "complete" and job.name != REPORT else job.status()
             except (RunError, OSError):  # a shared file system may be late; read it at the next poll
                 statuses[job.name] = last
-        return statuses
+        with suppress(RunError, OSError):  # the same
+            self._requested = self._only or {*self.batch.submitted(), REPORT}
+        self._all_statuses = statuses
+        self.statuses = {name: status for name, status in statuses.items() if name in self._requested}
 
     def _report_finished(self, before: Mapping[str, JobStatus]) -> None:
         """Prints a line for each job that has finished since the last poll."""
-        n_finished = sum(status.state in FINISHED for name, status in self.statuses.items() if name != REPORT)
+        finished = [status.state in FINISHED for name, status in self.statuses.items() if name != REPORT]
         for name, status in self.statuses.items():
             if name in before and status.state in FINISHED and before[name].state not in FINISHED:
                 reason = f": {status.reason}" if status.reason and status.state != "complete" else ""
-                count = "" if name == REPORT else f"[{n_finished}/{len(self.batch.jobs())}] "
+                count = "" if name == REPORT else f"[{sum(finished)}/{len(finished)}] "
                 self.display.say(f"{count}{name}: {status.state}{reason}")
 
     def _count_missing(self) -> None:
@@ -279,3 +299,9 @@ class Monitor:
     def _modified_at(self) -> float:
         path = self.batch.path / BATCH
         return path.stat().st_mtime if path.exists() else 0.0
+
+
+def awaited(statuses: Mapping[str, JobStatus], requested: Collection[str]) -> dict[str, JobStatus]:
+    """What a command waits for: the requested jobs; and the requested report once all jobs are complete."""
+    can_report = all(status.state == "complete" for name, status in statuses.items() if name != REPORT)
+    return {name: status for name, status in statuses.items() if name in requested and (name != REPORT or can_report)}

@@ -50,6 +50,7 @@ class SubmissionPlan:
         report: what happens to the report; None without one.
         cost: estimated time and storage.
         n_submissions: number of the batch's submissions when the plan was made.
+        only: names of the requested jobs; empty: all.
         query_error: why it is not known which jobs are queued; empty if it is.
         notes: what else a person should know.
     """
@@ -61,6 +62,7 @@ class SubmissionPlan:
     report: PlannedJob | None
     cost: Cost
     n_submissions: int
+    only: tuple[str, ...] = ()
     query_error: str = ""
     notes: tuple[str, ...] = ()
 
@@ -68,6 +70,11 @@ class SubmissionPlan:
     def submits(self) -> list[Job]:
         """The jobs that are submitted now."""
         return [planned.job for planned in self.jobs if planned.submits]
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Names for which a command waits: of the requested jobs, and of a report that follows; empty: all."""
+        return (*self.only, REPORT) if self.only and self.submits and self.report is not None else self.only
 
     @property
     def starts_nothing(self) -> bool:
@@ -149,7 +156,9 @@ def make_plan(
                 "batch now: their files stay, tables and reports ignore them"
             )
     cost = estimate(batch, notebook, statuses, sum(planned.submits for planned in jobs))
-    return SubmissionPlan(batch, notebook, then, jobs, report, cost, n_submissions, query_error, tuple(notes))
+    return SubmissionPlan(
+        batch, notebook, then, jobs, report, cost, n_submissions, tuple(only), query_error, tuple(notes)
+    )
 
 
 def _plan_job(job: Job, status: JobStatus, info: JobInfo, is_requested: bool, retry_failed: bool) -> PlannedJob:

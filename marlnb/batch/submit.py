@@ -61,7 +61,7 @@ def submit(
         out: the batch's folder; by default `runs/<name of the notebook>-batch`.
         then: a notebook that runs when all jobs are complete; its parameter `batch` is set to the folder. "compare" is
             the comparison in marlnb.
-        only: names of jobs; the others are not submitted.
+        only: names of jobs; the others are neither submitted nor waited for.
         retry_failed: False does not run failed jobs again.
         update_notebook: if the notebook has changed since, jobs that are not complete continue with the new one.
         force: start even if the disk seems too small, or if the scheduler does not say which jobs are queued.
@@ -88,7 +88,7 @@ def submit(
     batch = submit_plan(plan, force=force)
     is_local = batch.profile.executor == "local"
     should_wait = is_local if wait is None else wait
-    return watch(batch, progress=progress, owns=is_local) if should_wait else batch
+    return watch(batch, only=plan.awaited, progress=progress, owns=is_local) if should_wait else batch
 
 
 def plan_submission(

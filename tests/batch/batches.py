@@ -15,6 +15,7 @@ import pytest
 from marlnb.batch.batch import Batch
 from marlnb.batch.executor import executor_of
 from marlnb.batch.local.process import processes_of
+from marlnb.batch.local.supervisor_files import has_supervisor
 from marlnb.batch.profile import Profile
 from marlnb.batch.sweep.sweep import Sweep
 from marlnb.training.runs.lock import process_alive, read_holder
@@ -46,8 +47,9 @@ class Maker:
 
     def end(self) -> None:
         for batch in self.made:
-            for number in range(len(batch.submissions())):
-                kill(supervisor(batch, number))
+            for number, folder in enumerate(batch.submissions()):
+                if has_supervisor(folder):
+                    kill(supervisor(batch, number))
             for job in batch.jobs():
                 for pid in processes_of(job.folder):
                     kill(pid)

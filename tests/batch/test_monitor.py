@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from marlnb.batch.progress_display import BatchProgress, summary_line
 from marlnb.batch.retries import count_restarts
 from marlnb.batch.submission_plan import make_plan
 from marlnb.batch.sweep.sweep import Sweep
+from marlnb.errors import BatchError
 from marlnb.training.runs.files import read_json
 from marlnb.training.runs.lock import RunLock
 from tests.batch.batches import Maker, finish, kill, submit, supervisor, wait_until
@@ -45,7 +47,7 @@ class CreatesFiles(io.StringIO):
         return written
 
 
-def output_of_watch(batch: Batch, stream: io.StringIO | None = None, **options: bool) -> str:
+def output_of_watch(batch: Batch, stream: io.StringIO | None = None, **options: Any) -> str:
     stream = stream or io.StringIO()
     watch(batch, poll_s=0.1, stream=stream, **options)
     return stream.getvalue()
@@ -65,13 +67,42 @@ def lose(batch: Batch) -> None:
     wait_until(lambda: not processes_of(batch.job("n=0").folder))
 
 
-def test_waiting_jobs_are_started_and_the_report_follows(make: Maker) -> None:
+def test_submitted_jobs_that_never_started_are_started_and_the_report_follows(make: Maker) -> None:
     batch = make("", n=(0, 1), then="", python=make.script(COMPLETE))
+    batch.create_submission(batch.jobs(), then=True)  # the process that submits was killed here
     text = output_of_watch(batch)
     assert "[2/2]" in text and "report: complete" in text
-    assert "n=0: started as local 1: it was never started" in events(batch)
-    assert "report: started as local 2: all jobs are complete" in events(batch)
-    assert len(batch.submissions()) == 2
+    assert "n=0: started as local 2: it was never started" in events(batch)
+    assert "report: started as local 3: all jobs are complete" in events(batch)
+    assert len(batch.submissions()) == 3
+
+
+def test_jobs_that_were_never_submitted_are_not_started(make: Maker) -> None:
+    batch = make("", n=(0, 1, 2), then="", python=make.script(COMPLETE))
+    assert f"never submitted: 3 jobs; to submit: marlnb batch {batch.path}" in output_of_watch(batch)
+    executor_of(batch).submit(batch, [batch.job("n=1")], then=True)
+    text = output_of_watch(batch)
+    assert "/1 complete" in text and "never submitted: 2 jobs" in text
+    assert [status.state for status in batch.statuses().values()] == ["waiting", "complete", "waiting"]
+    assert len(batch.submissions()) == 1
+
+
+def test_other_jobs_than_those_waited_for_are_neither_restarted_nor_ended(make: Maker) -> None:
+    batch = make(
+        "", n=(0, 1), python=make.script(f"[ $3 = {make.folder}/batch0/jobs/n=1 ] && {{ {COMPLETE}; }}; {ONCE}")
+    )
+    lose(batch)
+    executor_of(batch).submit(batch, [batch.job("n=1")], then=False)
+    text = output_of_watch(batch, only=["n=1"])
+    assert "/1 complete" in text and "n=0" not in text
+    assert batch.job("n=0").status().state == "waiting" and len(batch.submissions()) == 2
+    with pytest.raises(BatchError, match="no job 'n=2'"):
+        watch(batch, only=["n=2"])
+    batch.job("n=1").write_status(JobStatus("interrupted"))
+    monitor = Monitor(batch, BatchProgress(silent=True), resubmit=False, only=["n=1"])
+    monitor.poll()
+    monitor.end_jobs(0.1)
+    assert [status.state for status in batch.statuses().values()] == ["waiting", "stopped"]
 
 
 def test_the_first_start_of_a_report_is_no_restart(make: Maker) -> None:
@@ -111,8 +142,8 @@ def test_failed_and_stopped_jobs_are_listed_and_not_restarted(make: Maker) -> No
     batch.job("n=1").write_status(JobStatus("stopped", reason="the file STOP"))
     executor_of(batch).submit(batch, [batch.job("n=0"), batch.job("n=2")], then=False)
     first_look, then = (batch.job(name).folder / "go_on" for name in ("n=0", "n=2"))
-    text = output_of_watch(batch, CreatesFiles({"0/3 complete": first_look, "n=0: failed": then}))
-    assert "[2/3] n=0: failed" in text and "marlnb batch" in text  # how to run just that again
+    text = output_of_watch(batch, CreatesFiles({"0/2 complete": first_look, "n=0: failed": then}))
+    assert "[1/2] n=0: failed" in text and "marlnb batch" in text  # how to run just that again
     states = {name: status.state for name, status in batch.statuses().items()}
     assert states == {"n=0": "failed", "n=1": "stopped", "n=2": "complete"}
     assert len(batch.submissions()) == 1
@@ -133,6 +164,7 @@ def test_it_returns_when_what_failed_can_be_submitted_again(make: Maker) -> None
 
 def test_a_disk_that_refuses_is_waited_for(make: Maker) -> None:
     batch, stream = make("", python=make.script(COMPLETE)), io.StringIO()
+    batch.create_submission(batch.jobs(), then=False)
     (batch.path / LOCK).symlink_to(batch.path / LOCK)
     monitor = Monitor(batch, BatchProgress(stream), resubmit=True)
     wait_until(lambda: monitor.poll() or "1 job could not be submitted, trying again" in stream.getvalue())
@@ -144,6 +176,7 @@ def test_a_disk_that_refuses_is_waited_for(make: Maker) -> None:
 
 def test_a_missing_job_may_be_dropped_from_the_sweep(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = make("", n=(0, 1))
+    batch.create_submission(batch.jobs(), then=False)
     monitor = Monitor(batch, BatchProgress(silent=True), resubmit=False)
     wait_until(monitor.poll)  # both have been missing for the grace period
     monkeypatch.setattr(LocalExecutor, "query_interval_s", 3600.0)  # as a cluster's, which is asked rarely

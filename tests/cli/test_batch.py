@@ -22,6 +22,8 @@ from marlnb.experiment import Experiment
 from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Run
 from tests.batch import test_submit
+from tests.batch.batches import Maker
+from tests.batch.batches import make as make
 from tests.batch.jobs import notebook
 
 noting = test_submit.noting
@@ -79,6 +81,18 @@ def test_submitting_returns_with_the_path(noting: Notes, capsys: pytest.CaptureF
     Noting.answers.update({name: JobInfo("queued") for name in noting[0][0]})
     code, out, _ = marlnb(capsys, *words, "--json")
     assert code == 0 and json.loads(out) == {"batch": str(path), "submitted": []} and len(noting) == 1
+
+
+def test_a_wait_for_requested_jobs_starts_no_others(
+    make: Maker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(make.folder)
+    notebook(Path("a.ipynb"), "")
+    python = make.script('echo \'{"state": "complete", "attempt": 1}\' > job_status.json')
+    words = ("batch", "a.ipynb", "-p", "n=0..2", "--set", f"python={python}", "--then", "compare", "--only", "n=1")
+    code, out, err = marlnb(capsys, *words)
+    assert code == 0 and out.endswith("runs/a-batch: 1 complete, 2 waiting\n") and "/1 complete" in err
+    assert len(Batch.open("runs/a-batch").submissions()) == 1
 
 
 def test_bad_requests(noting: Notes, capsys: pytest.CaptureFixture[str]) -> None:

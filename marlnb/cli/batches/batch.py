@@ -12,13 +12,14 @@ Values: a range seed=0..4 (with its last value) or seed=0..8..2; a list name=a,b
 'hidden=[64,64]', or for a text with a comma, 'name="a,b"'. A --parameters-file needs no quoting for the shell.
 
 Ctrl-C during the wait ends local jobs after they have saved, and the same command continues them; jobs on a cluster
-keep running. Exit codes: 0 every job is complete, or was submitted; 1 a job failed or was stopped; 2 nothing was
-started; 130 interrupted during the wait.
+keep running. Exit codes: 0 every requested job is complete, or was submitted; 1 one failed or was stopped; 2 nothing
+was started; 130 interrupted during the wait.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     batch = submit_plan(plan, force=arguments.force)
     wait = arguments.wait if arguments.wait is not None else batch.profile.executor == "local"
     if wait:
-        return _wait(batch, arguments)
+        return _wait(batch, plan, arguments)
     _detach(batch, [job.name for job in plan.submits], arguments.json)
     return 0
 
@@ -142,19 +143,20 @@ def _detach(batch: Batch, submitted: list[str], as_json: bool) -> None:
     say(f"{jobs} submitted; to see them: {see}; to wait: {wait}")
 
 
-def _wait(batch: Batch, arguments: argparse.Namespace) -> int:
+def _wait(batch: Batch, plan: SubmissionPlan, arguments: argparse.Namespace) -> int:
     from marlnb.batch.monitor import watch
     from marlnb.cli.batches.jobs import end_of_batch
 
     silent = arguments.quiet or arguments.json
     is_local = batch.profile.executor == "local"
     try:
-        batch = watch(batch, progress=not silent, owns=is_local)
+        batch = watch(batch, only=plan.awaited, progress=not silent, owns=is_local)
     except KeyboardInterrupt:
         if is_local:
-            say(f"the jobs have saved and stopped; to continue: {marlnb_command('batch', batch.path)}")
+            again = marlnb_command("batch", batch.path) + "".join(f" --only {shlex.quote(job)}" for job in plan.only)
+            say(f"the jobs have saved and stopped; to continue: {again}")
         else:
             watching, end = (marlnb_command(verb, batch.path) for verb in ("watch", "cancel"))
             say(f"the jobs keep running; to watch: {watching}; to end them: {end}")
         return INTERRUPTED
-    return end_of_batch(batch, as_json=arguments.json, show_failures=silent)
+    return end_of_batch(batch, plan.awaited, as_json=arguments.json, show_failures=silent)

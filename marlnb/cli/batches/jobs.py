@@ -23,7 +23,7 @@ from marlnb.errors import ConfigError
 from marlnb.paths import expanded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from marlnb.batch.batch import Batch
     from marlnb.batch.overview import JobRow
@@ -86,11 +86,14 @@ def show(batch: Batch, *, as_json: bool, show_failures: bool = True) -> int:
     return exit_code(rows)
 
 
-def end_of_batch(batch: Batch, *, as_json: bool, show_failures: bool) -> int:
-    """Prints the batch's folder, its failures and its report after a wait."""
+def end_of_batch(batch: Batch, only: Collection[str] = (), *, as_json: bool, show_failures: bool) -> int:
+    """Prints the batch's folder, its report and failures after a wait for the jobs of `only`, or for all."""
+    from marlnb.batch.monitor import awaited
     from marlnb.batch.overview import job_rows, summarize
 
     rows = job_rows(batch)
+    names = awaited({row.job.name: row.status for row in rows}, only or [row.job.name for row in rows])
+    results = [row for row in rows if row.job.name in names]
     if as_json:
         _print_rows(batch, rows)
     else:
@@ -101,8 +104,8 @@ def end_of_batch(batch: Batch, *, as_json: bool, show_failures: bool) -> int:
             again = marlnb_command("batch", batch.path)
             say(f"{batch.then} did not run: not all jobs are complete; to complete them: {again}")
     if show_failures:
-        _show_failures(rows)
-    return 0 if exit_code(rows) == 0 else FAILED
+        _show_failures(results)
+    return 0 if exit_code(results) == 0 else FAILED
 
 
 def exit_code(rows: Sequence[JobRow]) -> int:

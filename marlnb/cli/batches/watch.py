@@ -2,14 +2,14 @@
 
 Progress is read from the jobs' files, on any machine that sees the folder. A job that was killed, dropped by the
 scheduler or lost with its node is submitted again, up to `resubmits` of the profile; events.log has the reasons.
-Ctrl-C ends only the watching: the jobs keep running.
+Jobs that were never submitted do not start. Ctrl-C ends only the watching: the jobs keep running.
 
   marlnb watch runs/sweep                     in tmux or screen on the login node
   marlnb watch runs/sweep --once              check once: for cron or scrontab, as */10 * * * *
   marlnb watch runs/sweep --no-resubmit       restart nothing
 
-Exit codes: 0 all jobs are complete; 1 some failed, or are missing with --no-resubmit; 130 some were stopped, or the
-watching was interrupted. With --once also 0 while jobs run.
+Exit codes: 0 all jobs are complete; 1 some failed, were never submitted, or are missing with --no-resubmit; 130 some
+were stopped, or the watching was interrupted. With --once also 0 while jobs run.
 """
 
 from __future__ import annotations
