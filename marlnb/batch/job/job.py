@@ -206,7 +206,7 @@ class Job:
         data: dict[str, Any] = {"format": 1, "notebook": notebook, "parameters": parameters, "cwd": str(self.cwd)}
         data["environment"] = dict(self.environment)
         existing = self.check()
-        is_same = existing is not None and existing.get("parameters") == parameters
+        is_same = existing is not None and _is_same_json(existing.get("parameters"), parameters)
         if existing == data or (is_same and self.status().state == "complete"):
             return
         write_atomically(self.folder / JOB, json.dumps(data, indent=2, allow_nan=False) + "\n", sync=sync)
@@ -221,7 +221,7 @@ class Job:
             existing = read_json(self.folder / JOB)
         except RunError:
             return None
-        if existing.get("parameters") != dict(self.parameters) and not self.replaces:
+        if not (self.replaces or _is_same_json(existing.get("parameters"), dict(self.parameters))):
             raise BatchError(
                 f"{self.folder} already holds a job with other parameters, see {self.folder / JOB}; "
                 "give another folder or delete this one"
@@ -286,3 +286,8 @@ class Job:
     def attempts(self) -> list[dict[str, Any]]:
         """One entry for each attempt that has ended: attempt, started, ended, state, reason, host."""
         return read_lines(self.folder / ATTEMPTS)
+
+
+def _is_same_json(first: Any, second: Any) -> bool:
+    """Whether two values have the same JSON, as 1, 1.0 and true do not; Python's == calls them equal."""
+    return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)

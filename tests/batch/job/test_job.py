@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,15 @@ def test_opens_as_it_was_written(tmp_path: Path) -> None:
         Job.open(tmp_path)
     moved = job.folder.rename(tmp_path / "moved")  # with the notebook next to it, as on another node's path
     assert Job.open(moved).notebook == tmp_path / "a.ipynb"
+
+
+def test_values_that_python_calls_equal_are_other_parameters(tmp_path: Path) -> None:
+    job = make(tmp_path)
+    same: dict[str, Any] = {"text": job.parameters["text"], "n": 1}
+    replace(job, parameters=same).write()  # the order does not matter
+    for value in (True, 1.0):
+        with pytest.raises(BatchError, match="already holds a job with other parameters"):
+            replace(job, parameters={**same, "n": value}).check()
 
 
 def test_a_status_outlives_versions_and_is_as_true_as_its_lock(tmp_path: Path) -> None:
