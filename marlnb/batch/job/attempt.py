@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -12,11 +11,10 @@ from dataclasses import replace
 
 from marlnb.allocations import initial_end, scheduler_id
 from marlnb.batch.job.failures import result_line
-from marlnb.batch.job.job import ATTEMPTS, JOB_STATUS, CellError, Job, JobState, JobStatus
+from marlnb.batch.job.job import CellError, Job, JobState, JobStatus
 from marlnb.batch.job.training_progress import describe_training
-from marlnb.disk import append_line
 from marlnb.errors import DiskError, RunError
-from marlnb.training.runs.files import may_precede, read_json
+from marlnb.training.runs.files import may_precede
 
 STATUS_INTERVAL_S = 1.0
 LOG_INTERVAL_S = 30.0
@@ -105,7 +103,7 @@ class Attempt:
         )
         self.say(result_line(self.status))
         with suppress(DiskError):
-            _append(self.job, self.status)
+            self.job.add_attempt(self.status)
         try:
             self.job.write_status(self.status)
         except DiskError:  # what is short may fit into the space that the file has
@@ -135,17 +133,7 @@ class Attempt:
 
 
 def _previous_status(job: Job) -> JobStatus:
-    """The last status of the previous attempt; if it was killed, it is added to the list of attempts here."""
     try:
-        status = JobStatus.from_json(read_json(job.folder / JOB_STATUS))
-    except RunError:
+        return job.add_killed_attempt()
+    except RunError:  # the file is damaged
         return JobStatus()
-    if status.state == "running":
-        _append(job, replace(status, state="interrupted", reason="it ended without a message", ended=status.updated))
-    return status
-
-
-def _append(job: Job, status: JobStatus) -> None:
-    entry = {key: getattr(status, key) for key in ("attempt", "started", "ended", "state", "reason", "host")}
-    entry["host"] = entry["host"] or os.uname().nodename
-    append_line(job.folder / ATTEMPTS, json.dumps(entry))

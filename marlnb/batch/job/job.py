@@ -8,11 +8,12 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from marlnb.disk import problem_of, state_of
+from marlnb.disk import append_line, problem_of, state_of
 from marlnb.errors import BatchError, RunError
 from marlnb.paths import expanded
 from marlnb.training.runs.files import JOB_LOCK as JOB_LOCK
@@ -274,7 +275,13 @@ class Job:
         return JobStatus.from_json(read_json(file), str(file)) if file.exists() else JobStatus()
 
     def write_status(self, status: JobStatus) -> None:
-        """Replaces `job_status.json`, with the current process, host and time; on a full disk, in the space it has."""
+        """Replaces `job_status.json`, with the current process, host and time; on a full disk, in the space it has.
+
+        If it was that of an attempt that was killed, the attempt is added to the list of attempts.
+        """
+        with suppress(RunError, OSError):  # a damaged file, a full disk
+            if status.state != "running" and not self.is_executing:
+                self.add_killed_attempt()
         now = replace(status, updated=time.time(), pid=os.getpid(), host=socket.gethostname())
         text = json.dumps(now.to_json()) + "\n"
         try:
@@ -282,6 +289,27 @@ class Job:
         except FileNotFoundError:  # a job that is cancelled before it was submitted has no folder
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomically(self.folder / JOB_STATUS, text, sync=False, in_place=True)
+
+    def add_killed_attempt(self) -> JobStatus:
+        """The status in the job's file. If it says "running", adds that attempt to the list of attempts.
+
+        To be called by the process that executes the job now, or while none does.
+
+        Raises:
+            RunError: the status cannot be read.
+            DiskError: the list cannot be written.
+        """
+        status = self._read_status()
+        if status.state == "running":
+            reason = "it ended without a message"
+            self.add_attempt(replace(status, state="interrupted", reason=reason, ended=status.updated))
+        return status
+
+    def add_attempt(self, status: JobStatus) -> None:
+        """Adds an attempt that has ended to `attempts.jsonl`. Raises DiskError: the disk refuses."""
+        entry = {key: getattr(status, key) for key in ("attempt", "started", "ended", "state", "reason", "host")}
+        entry["host"] = entry["host"] or socket.gethostname()
+        append_line(self.folder / ATTEMPTS, json.dumps(entry))
 
     def attempts(self) -> list[dict[str, Any]]:
         """One entry for each attempt that has ended: attempt, started, ended, state, reason, host."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from marlnb.batch.job.job import JOB_LOCK, CellError, Job, JobStatus
+from marlnb.batch.job.job import JOB_LOCK, JOB_STATUS, CellError, Job, JobStatus
 from marlnb.errors import BatchError
 from marlnb.training.runs.lock import RunLock
 
@@ -61,9 +62,28 @@ def test_one_that_ends_while_its_status_is_read_was_not_interrupted(tmp_path: Pa
     class Ending(Job):
         @property
         def is_executing(self) -> bool:
-            self.write_status(JobStatus("complete"))
+            (self.folder / JOB_STATUS).write_text(json.dumps(JobStatus("complete").to_json()))
             return False
 
     job = Ending(**vars(make(tmp_path)))
     job.write_status(JobStatus("running"))
     assert job.status().state == "complete"
+
+
+def test_an_attempt_that_was_killed_is_listed_when_a_command_replaces_its_status(tmp_path: Path) -> None:
+    job = make(tmp_path)
+    running = JobStatus("running", attempt=3, started=100.0)
+    with RunLock(job.folder / JOB_LOCK):
+        job.write_status(running)
+        job.write_status(replace(running, state="waiting"))  # by the process that executes it
+        job.write_status(running)
+    assert job.attempts() == []
+    killed_at = job.status().updated
+    for state in ("waiting", "stopped"):
+        job.write_status(JobStatus(state))  # type: ignore[arg-type]
+    (attempt,) = job.attempts()
+    host = attempt.pop("host")
+    assert host == os.uname().nodename
+    reason = "it ended without a message"
+    expected = {"attempt": 3, "started": 100.0, "ended": killed_at, "state": "interrupted", "reason": reason}
+    assert attempt == expected
