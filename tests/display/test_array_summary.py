@@ -55,7 +55,7 @@ def test_fields_in_one_line() -> None:
 def printed() -> list[object]:
     """What holds arrays of 64 numbers and is printed by users: of decoders, tests, networks, steps and leagues."""
     x = np.random.default_rng(0).standard_normal((200, 64))
-    decoder = fit_linear(x, x[:, 0], "regression", 0).decoder(
+    decoder = fit_linear(x, x[:, 0], "regression").decoder(
         site="agent/actor/hidden_1", agent="agent_0", t=None, offset=0, label="x", classes=()
     )
     with mnb.vector_env("mpe/simple_spread", 64) as envs:

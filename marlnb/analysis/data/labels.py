@@ -101,6 +101,10 @@ class Classes:
             return values.astype(np.float64)
         return np.minimum(np.searchsorted(self.present, values), max(0, len(self.present) - 1))
 
+    def names_in(self, encoded: np.ndarray) -> tuple[str, ...]:
+        """Names of the classes that occur among class indices; none of quantities."""
+        return () if self.kind == "regression" else tuple(self.names[k] for k in np.unique(encoded))
+
 
 def _note_on_class_like_values(name: str, present: np.ndarray) -> str:
     """Points out a quantity that looks like classes, as whole numbers with NaN do; empty otherwise."""

@@ -153,11 +153,13 @@ def decode(
             outcomes += task.run(agents, offsets, memory_bytes, progress)
     if not outcomes:
         raise AnalysisError("nothing could be decoded: " + "; ".join(diagnostics.warnings))
+    names = dict.fromkeys(name for each in classes.values() for name in each.names)
+    decoded = {name for outcome in outcomes for name in outcome.decoder.classes}
     result = Decoding(
         site=", ".join(sites),
         label=label_name,
         kind=classes[groups[0]].kind,
-        classes=tuple(dict.fromkeys(name for each in classes.values() for name in each.names)),
+        classes=tuple(name for name in names if name in decoded),
         folds=folds,
         n_shuffles=n_shuffles,
         scores=tuple(outcome.score for outcome in outcomes),

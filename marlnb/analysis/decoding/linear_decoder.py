@@ -36,7 +36,7 @@ class LinearDecoder(FieldsSummary):
         t: time step of its rows; None for all.
         offset: steps from the activations to the label.
         label: the label's name.
-        classes: names of the classes; empty for a quantity, whose `output` axis has length 1.
+        classes: names of the classes that occur in its rows; empty for a quantity, whose `output` axis has length 1.
         weights: `[output, unit]`, the filters.
         intercept: `[output]`; the prediction is the class with the largest `weights @ x + intercept`.
         patterns: `[output, unit]`: a class's mean minus the mean of all rows, or the units' change per unit of a
@@ -129,8 +129,9 @@ class LinearFit(NamedTuple):
         return LinearDecoder(site, agent, t, offset, label, classes, *self[:4], *covariances)
 
 
-def fit_linear(x: np.ndarray, y: np.ndarray, kind: Kind, n_classes: int) -> LinearFit:
-    """Fitted to activations `[row, unit]` and labels `[row]`, class indices or quantities."""
+def fit_linear(x: np.ndarray, y: np.ndarray, kind: Kind) -> LinearFit:
+    """Fitted to activations `[row, unit]` and labels `[row]`: quantities, or class indices, whose outputs are the
+    classes that occur, in ascending order."""
     x = x.astype(np.float64)
     mean = x.mean(axis=0)
     if kind == "regression":
@@ -138,10 +139,6 @@ def fit_linear(x: np.ndarray, y: np.ndarray, kind: Kind, n_classes: int) -> Line
         weights, intercept = fit.weights, fit.intercept
         patterns = ((y - y.mean()) @ (x - mean) / len(y) / np.var(y))[None]
     else:
-        weights, intercept = np.zeros((n_classes, x.shape[1])), np.full(n_classes, -np.inf)
-        patterns = np.zeros_like(weights)
-        present = np.unique(y)
-        weights[present], intercept[present] = fit_logistic(x, y)
-        for k in present:
-            patterns[k] = x[y == k].mean(axis=0) - mean
+        weights, intercept = fit_logistic(x, y)
+        patterns = np.stack([x[y == k].mean(axis=0) - mean for k in np.unique(y)])
     return LinearFit(weights, intercept, patterns, mean, np.cov(x.T, ddof=0).reshape(len(mean), -1))

@@ -183,10 +183,10 @@ def check_label(
                 f"{agent}: the label {label!r} varies in only {count(n_varying, 'episode')}, for {folds} folds"
             )
         return
-    if len(classes.names) > n_episodes / 2:
+    n_classes = len(classes.names_in(y))
+    if n_classes > n_episodes / 2:
         raise AnalysisError(
-            f"label {label!r} has {len(classes.names)} classes in {n_episodes} episodes; is it a quantity "
-            "(kind='regression')?"
+            f"label {label!r} has {n_classes} classes in {n_episodes} episodes; is it a quantity (kind='regression')?"
         )
     for value in np.unique(y):
         n_with_class = len(np.unique(episode[y == value]))
@@ -269,7 +269,7 @@ def _score(
         diagnostics.messages.append(NOT_CONVERGED)
     control = control_task_score(x, y, episode, kind, rng)
     shuffled = np.array([scores.mean for scores in of_permuted])
-    fit = fit_linear(x, y, kind, len(settings.classes.names))
+    fit = fit_linear(x, y, kind)
     return assemble_outcome(target, t, settings, fit, main, shuffled, tuple(gains), control)
 
 
@@ -291,7 +291,7 @@ def assemble_outcome(
         gains: over the observation, the untrained network and what is given.
         control: score of the memorised random labels.
     """
-    kind, names = settings.classes.kind, settings.classes.names
+    kind = settings.classes.kind
     low, high = np.clip(main.interval(), 0.0 if kind == "classification" else -np.inf, 1.0)  # the scores' own range
     score = DecodingScore(
         agent=target.agent,
@@ -311,7 +311,8 @@ def assemble_outcome(
         gains=gains,
         is_feed_forward=target.is_feed_forward,
     )
+    classes = settings.classes.names_in(target.y)
     decoder = fit.decoder(
-        site=target.site, agent=target.agent, t=t, offset=target.offset, label=settings.label, classes=names
+        site=target.site, agent=target.agent, t=t, offset=target.offset, label=settings.label, classes=classes
     )
     return DecodingOutcome(score, decoder, shuffled)

@@ -35,8 +35,8 @@ class Decoding(Result):
         site: its name; the names of all if there are several.
         label: the label's name.
         kind: classification or regression.
-        classes: names of the label's values, or the values themselves, of all groups; those of one agent are its
-            decoder's. Empty for a regression.
+        classes: names of the label's values, or the values themselves, that occur in any decoder's rows; those of one
+            agent are its decoder's. Empty for a regression.
         folds: cross-validation folds.
         n_shuffles: permutations behind each p-value.
         scores: one for each site, agent, offset and time step.

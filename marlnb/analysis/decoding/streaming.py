@@ -230,8 +230,10 @@ class _LogisticFit(_RidgeFit):
         if abs(np.diff(scores["site"][:, :n].mean(axis=1))[0]) > 0.01:
             self.diagnostics.messages.append("a streamed logistic regression did not converge")
         mean, covariance = sums["site"].moments(self.all_parts)
-        weights, intercept = models["site"].unstandardised(-1)
-        fit = LinearFit(weights, intercept, self._patterns(sums["site"]), mean, covariance)
+        outputs = models["site"].unstandardised(-1)
+        present = np.unique(self.targets.y)
+        weights, intercept, patterns = (output[present] for output in (*outputs, self._patterns(sums["site"])))
+        fit = LinearFit(weights, intercept, patterns, mean, covariance)
         return {name: by_average[0] for name, by_average in scores.items()}, fit
 
     def columns(self, rows: slice) -> np.ndarray:

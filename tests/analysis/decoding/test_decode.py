@@ -150,6 +150,30 @@ def test_a_rare_class_draws_a_warning(recording: Recording) -> None:
     assert "NOT TO BE TRUSTED" in repr(result)
 
 
+@pytest.mark.parametrize("memory_bytes", [1 << 30, 0])  # in memory, and streamed
+def test_a_decoder_has_the_classes_of_its_own_rows(recording: Recording, memory_bytes: int) -> None:
+    result = decode(
+        recording,
+        site=SITE,
+        label="goal",
+        rows="goal != 'red'",
+        n_shuffles=1,
+        memory_bytes=memory_bytes,
+        progress=False,
+    )
+    assert result.classes == result.decoders[0].classes == ("green", "blue") and result.of().chance == 0.5
+    assert result.decoders[0].weights.shape == result.decoders[0].patterns.shape == (2, 64)
+    assert result.directions() == (result.direction(),) == (result.direction(value="blue"),)
+    units, goal = recording[SITE].to_numpy()[:, 0].astype(np.float64), recording.label("goal").to_numpy()
+    means = np.stack([units[goal == k].mean(axis=0) for k in range(3)])
+    difference = means[2] - means[1]
+    np.testing.assert_allclose(
+        result.direction(value=("blue", "green")).vector, difference / np.linalg.norm(difference), atol=1e-6
+    )
+    with pytest.raises(AnalysisError, match="no value 'red' of 'goal'"):
+        result.direction(value="red")
+
+
 def test_torchs_global_generator_does_not_change(recording: Recording) -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
