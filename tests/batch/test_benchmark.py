@@ -219,6 +219,32 @@ def test_a_plan_in_yaml(tmp_path: Path) -> None:
     assert BenchmarkSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
 
 
+def test_a_folder_of_variants_applies_in_every_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its path is stored whole; the option replaces it for a benchmark's folder and for a file."""
+    for name, lr in (("first", 0.01), ("second", 0.02)):
+        (tmp_path / name / "algorithm").mkdir(parents=True)
+        (tmp_path / name / "algorithm" / "fast.yaml").write_text(f"defaults: [ippo]\nlr: {lr}\n")
+    monkeypatch.chdir(tmp_path)
+    spec = BenchmarkSpec.make("fast", "mpe/simple_spread", 1, config_dir="first")
+    (tmp_path / "spec.yaml").write_text(
+        "algorithms: [fast]\nenvironments: [mpe/simple_spread]\nseeds: 1\nconfig_dir: first\n"
+    )
+    Benchmark.create(tmp_path / "b", spec)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert Benchmark.open(tmp_path / "b").spec == spec == read_spec(tmp_path / "spec.yaml")
+    assert spec.runs()[0].experiment.algorithm.lr == 0.01  # type: ignore[attr-defined]
+    for source in ("b", "spec.yaml"):
+        words = ["benchmark", str(tmp_path / source), "--dry-run", "--json"]
+        assert main(words) == main([*words, "--config-dir", "../second"]) == 0
+        specs = [json.loads(line)["spec"] for line in capsys.readouterr().out.splitlines()]
+        assert [Path(each["config_dir"]).resolve() for each in specs] == [tmp_path / "first", tmp_path / "second"]
+        assert main([*words, "--config-dir", "gone"]) == 2
+        assert f"no folder of configurations at '{tmp_path / 'elsewhere' / 'gone'}'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -232,6 +258,10 @@ def test_a_plan_in_yaml(tmp_path: Path) -> None:
         (
             "algorithms: [ippo]\nenvironments: [x]\nseeds: 1\ncompare: [gone.json]",
             "compare: .*gone.json does not exist",
+        ),
+        (
+            "algorithms: [ippo]\nenvironments: [x]\nseeds: 1\nconfig_dir: [a]",
+            r"config_dir: expected a folder; got \['a'\]",
         ),
         ("- a", "expected a mapping with"),
         ("{", "cannot be read as YAML"),

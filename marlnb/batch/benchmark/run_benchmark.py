@@ -74,8 +74,8 @@ def benchmark(
     else:
         if algorithms is not None or environments is not None:
             raise ConfigError("benchmark accepts a spec, or algorithms and environments, but not both")
-        full_spec = spec if isinstance(spec, BenchmarkSpec) else read_spec(spec, config_dir=config_dir)
-        full_spec = replace(full_spec, overrides=(*full_spec.overrides, *overrides))
+        full_spec = spec if isinstance(spec, BenchmarkSpec) else read_spec(spec)
+        full_spec = full_spec.extended(overrides=overrides, config_dir=config_dir)
     runs = [replace(run, experiment=run.experiment.loaded()) for run in full_spec.runs()]
     folder = _folder(spec, out)
     check_runs(folder, runs)

@@ -19,7 +19,7 @@ from marlnb.trust import How, asking_for_classes, class_part, trust, trusted
 
 MAX_SEEDS = 10_000
 ABSOLUTE_FACTOR = 10  # the final evaluation plays this many times the usual episodes, as marl-eval recommends
-_KEYS = ("algorithms", "environments", "seeds", "overrides", "evaluations", "compare")
+_KEYS = ("algorithms", "environments", "seeds", "overrides", "evaluations", "compare", "config_dir")
 _LABEL = re.compile(r"[\w.+=() -]+")
 
 Overrides = str | Sequence[str] | Mapping[str, str | Sequence[str] | None]
@@ -82,7 +82,7 @@ class BenchmarkSpec:
         overrides: of every run; overrides of environments come later and those of algorithms last, and the last wins.
         evaluations: number of evaluations of a run, evenly spread, unless `evaluate_every` is given.
         compare: external runs.
-        config_dir: folder of YAML variants, as for `Experiment.compose`.
+        config_dir: folder of YAML variants, as for `Experiment.compose`; absolute, as the paths of `compare`.
         origin: the folder from which it was read, which may be another person's; None: the user states it.
     """
 
@@ -132,7 +132,7 @@ class BenchmarkSpec:
             evaluations: number of evaluations of a run.
             compare: paths, or mappings with path, label and tasks.
             config_dir: folder of YAML variants.
-            relative_to: folder to which the paths of `compare` refer; None: the working folder.
+            relative_to: folder to which `config_dir` and the paths of `compare` refer; None: the working folder.
         Raises:
             ConfigError: an invalid value.
         """
@@ -143,7 +143,27 @@ class BenchmarkSpec:
             overrides=_overrides("overrides", overrides),
             evaluations=_whole_number("evaluations", evaluations),
             compare=tuple(_external_runs(value, relative_to or Path()) for value in compare),
-            config_dir=None if config_dir is None else os.fspath(config_dir),
+            config_dir=_variants_folder(config_dir, relative_to or Path()),
+        )
+
+    def extended(
+        self,
+        *,
+        overrides: Sequence[str] = (),
+        compare: Sequence[Any] = (),
+        config_dir: str | os.PathLike[str] | None = None,
+    ) -> BenchmarkSpec:
+        """This spec with more overrides of every run, more external runs, and another `config_dir` if one is given.
+
+        Raises:
+            ConfigError: an invalid value.
+        """
+        external = [_external_runs(value, Path()) for value in compare]
+        return replace(
+            self,
+            overrides=(*self.overrides, *_overrides("overrides", overrides)),
+            compare=(*self.compare, *(runs for runs in external if runs not in self.compare)),
+            config_dir=_variants_folder(config_dir, Path()) or self.config_dir,
         )
 
     def labels(self) -> list[BenchmarkRun]:
@@ -224,10 +244,10 @@ class BenchmarkSpec:
         Raises:
             ConfigError: an unknown key, a missing one or an invalid value.
         """
-        return replace(_spec_from(data, "benchmark.json", None, config_dir=data.get("config_dir")), origin=origin)
+        return replace(_spec_from(data, "benchmark.json", None), origin=origin)
 
 
-def read_spec(path: str | os.PathLike[str], *, config_dir: str | os.PathLike[str] | None = None) -> BenchmarkSpec:
+def read_spec(path: str | os.PathLike[str]) -> BenchmarkSpec:
     """A spec from a YAML file.
 
     Raises:
@@ -237,12 +257,12 @@ def read_spec(path: str | os.PathLike[str], *, config_dir: str | os.PathLike[str
     data = read_yaml(file)
     if not isinstance(data, Mapping):
         raise ConfigError(f"{file}: expected a mapping with {', '.join(_KEYS)}; got a {type(data).__name__}")
-    return _spec_from(data, str(file), file.parent, config_dir=config_dir)
+    return _spec_from(data, str(file), file.parent)
 
 
-def _spec_from(data: Mapping[str, Any], where: str, relative_to: Path | None, *, config_dir: Any) -> BenchmarkSpec:
+def _spec_from(data: Mapping[str, Any], where: str, relative_to: Path | None) -> BenchmarkSpec:
     for key in data:
-        if key not in (*_KEYS, "config_dir"):
+        if key not in _KEYS:
             raise ConfigError(f"{where}: {unknown('key', str(key), _KEYS)}")
     for key in _KEYS[:3]:
         if key not in data:
@@ -252,7 +272,7 @@ def _spec_from(data: Mapping[str, Any], where: str, relative_to: Path | None, *,
         options |= {key: data.get(key) or () for key in ("overrides", "compare")}
         if not isinstance(options["compare"], Sequence) or isinstance(options["compare"], str):
             raise ConfigError(f"compare: expected a list of paths; got {shown(options['compare'])}")
-        return BenchmarkSpec.make(**options, config_dir=config_dir, relative_to=relative_to)
+        return BenchmarkSpec.make(**options, relative_to=relative_to)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
 
@@ -290,6 +310,14 @@ def _whole_number(what: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ConfigError(f"{what}: expected a whole number; got {value!r}")
     return value
+
+
+def _variants_folder(value: Any, relative_to: Path) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str | os.PathLike):
+        raise ConfigError(f"config_dir: expected a folder; got {shown(value)}")
+    return str((relative_to / expanded(value)).absolute())
 
 
 def _external_runs(value: Any, relative_to: Path) -> ExternalRuns:

@@ -65,8 +65,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _spec(arguments: argparse.Namespace) -> tuple[BenchmarkSpec, Path]:
     """The spec, and the benchmark's folder."""
-    from dataclasses import replace
-
     from marlnb.batch.benchmark.benchmark import SPEC, Benchmark
     from marlnb.batch.benchmark.spec import BenchmarkSpec, read_spec
 
@@ -77,7 +75,7 @@ def _spec(arguments: argparse.Namespace) -> tuple[BenchmarkSpec, Path]:
         if arguments.algorithms is None or arguments.envs is None:
             raise ConfigError("benchmark needs a YAML file or a benchmark's folder, or --algorithms and --envs")
         n_seeds = DEFAULT_SEEDS if arguments.seeds is None else arguments.seeds
-        spec = BenchmarkSpec.make(arguments.algorithms, arguments.envs, n_seeds, config_dir=arguments.config_dir)
+        spec = BenchmarkSpec.make(arguments.algorithms, arguments.envs, n_seeds)
         folder = Path(arguments.out or "runs/benchmark")
     else:
         given = [name for name, value in options.items() if value is not None]
@@ -89,11 +87,8 @@ def _spec(arguments: argparse.Namespace) -> tuple[BenchmarkSpec, Path]:
         if (file / SPEC).is_file():
             spec, folder = Benchmark.open(file).spec, Path(arguments.out or file)
         else:
-            spec = read_spec(file, config_dir=arguments.config_dir)
-            folder = Path(arguments.out or f"runs/{file.stem}")
-    external = BenchmarkSpec.make("x", "x", 1, compare=arguments.compare).compare
-    compare = (*spec.compare, *(runs for runs in external if runs not in spec.compare))
-    spec = replace(spec, overrides=(*spec.overrides, *overrides), compare=compare)
+            spec, folder = read_spec(file), Path(arguments.out or f"runs/{file.stem}")
+    spec = spec.extended(overrides=overrides, compare=arguments.compare, config_dir=arguments.config_dir)
     if arguments.trust:
         spec.trust(str(folder), "granted")
     return spec, folder
