@@ -285,6 +285,24 @@ def test_what_cannot_be_composed_names_its_place_and_starts_nothing(tmp_path: Pa
     assert not (tmp_path / "b").exists()
 
 
+def test_arguments_next_to_a_spec_extend_it_or_are_errors(tmp_path: Path, done: Benchmark) -> None:
+    """What a spec must state itself is an error; overrides and results to compare are added."""
+    (tmp_path / "spec.yaml").write_text("algorithms: [ippo]\nenvironments: [toy/count]\nseeds: 1\n")
+    options: dict[str, Any] = {"overrides": SMALL, "report": False, "progress": False}
+    for name, value in (("seeds", 3), ("evaluations", 2), ("algorithms", ["mappo"]), ("environments", ["toy/count"])):
+        for spec in (tmp_path / "spec.yaml", read_spec(tmp_path / "spec.yaml")):
+            with pytest.raises(ConfigError, match=rf"the spec states .* got {name} too: remove them, or change"):
+                benchmark(spec, tmp_path / "b", **{name: value}, **options)
+    with pytest.raises(ConfigError, match=r"compare: .*gone.json does not exist"):
+        benchmark(tmp_path / "spec.yaml", tmp_path / "b", compare=["gone.json"], **options)
+    with pytest.raises(ConfigError, match=r"no folder of configurations at '.*gone'"):
+        benchmark(read_spec(tmp_path / "spec.yaml"), tmp_path / "b", config_dir="gone", **options)
+    assert not (tmp_path / "b").exists()
+    compare = [done.write_marl_eval()]
+    made = benchmark(tmp_path / "spec.yaml", tmp_path / "b", compare=compare, **options)
+    assert made.spec.overrides == SMALL and len(made.runs()) == 1 + 8
+
+
 def words_of(out: Path, *more: str) -> list[str]:
     return ["benchmark", "--algorithms", "ippo", "--envs", "mpe/simple_spread", "--out", str(out), *MPE, *more]
 

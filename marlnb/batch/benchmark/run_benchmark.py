@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,9 +29,9 @@ def benchmark(
     *,
     algorithms: Overrides | None = None,
     environments: Overrides | None = None,
-    seeds: int | Iterable[int] = 3,
+    seeds: int | Iterable[int] | None = None,
+    evaluations: int | None = None,
     overrides: Sequence[str] = (),
-    evaluations: int = 10,
     compare: Sequence[Any] = (),
     config_dir: str | os.PathLike[str] | None = None,
     jobs: int = 1,
@@ -45,15 +45,16 @@ def benchmark(
     `without_report` says why a metric has no report, as where no run differs from a random policy.
 
     Args:
-        spec: a BenchmarkSpec or a YAML file; None: made from the arguments up to `config_dir`.
+        spec: a BenchmarkSpec or a YAML file; None: made from the arguments up to `evaluations`.
         out: the benchmark's folder; None: `runs/<name of the file>`, else `runs/benchmark`.
         algorithms: names, `["ippo", "mappo"]`, or overrides by label, `{"gru": ["algorithm=mappo", "model=gru"]}`.
         environments: names, or overrides by label.
-        seeds: number of seeds (from 0), or the seeds.
-        overrides: of every run, such as `["frames=1_000_000", "n_envs=64"]`.
-        evaluations: number of evaluations of each run, evenly spread, unless `evaluate_every` is given.
-        compare: results of BenchMARL or others in marl-eval's layout: paths, or mappings with path, label and tasks.
-        config_dir: folder of YAML variants.
+        seeds: number of seeds (from 0), or the seeds; None: three.
+        evaluations: number of evaluations of each run, evenly spread, unless `evaluate_every` is given; None: ten.
+        overrides: of every run, such as `["frames=1_000_000", "n_envs=64"]`; after those of a spec.
+        compare: results of BenchMARL or others in marl-eval's layout: paths, or mappings with path, label and tasks;
+            besides those of a spec.
+        config_dir: folder of YAML variants, instead of that of a spec.
         jobs: parallel processes, each with its share of the cores; 1: all runs in this process.
         report: execute the report notebook into `<out>/report`.
         progress: show progress.
@@ -66,16 +67,9 @@ def benchmark(
     """
     if jobs < 1:
         raise ConfigError(f"jobs: expected at least 1; got {jobs}")
-    if spec is None:
-        if algorithms is None or environments is None:
-            raise ConfigError("benchmark needs a spec (or a YAML file), or algorithms and environments")
-        given: dict[str, Any] = {"overrides": overrides, "evaluations": evaluations, "compare": compare}
-        full_spec = BenchmarkSpec.make(algorithms, environments, seeds, config_dir=config_dir, **given)
-    else:
-        if algorithms is not None or environments is not None:
-            raise ConfigError("benchmark accepts a spec, or algorithms and environments, but not both")
-        full_spec = spec if isinstance(spec, BenchmarkSpec) else read_spec(spec)
-        full_spec = full_spec.extended(overrides=overrides, config_dir=config_dir)
+    stated = {"algorithms": algorithms, "environments": environments, "seeds": seeds, "evaluations": evaluations}
+    full_spec = _spec(spec, {name: value for name, value in stated.items() if value is not None})
+    full_spec = full_spec.extended(overrides=overrides, compare=compare, config_dir=config_dir)
     runs = [replace(run, experiment=run.experiment.loaded()) for run in full_spec.runs()]
     folder = _folder(spec, out)
     check_runs(folder, runs)
@@ -101,6 +95,20 @@ def benchmark(
     if report:
         result = replace(result, without_report=write_reports(result, progress=progress))
     return result
+
+
+def _spec(spec: BenchmarkSpec | str | os.PathLike[str] | None, stated: Mapping[str, Any]) -> BenchmarkSpec:
+    """A spec, or one that is made from what is stated in its place."""
+    if spec is None:
+        if not {"algorithms", "environments"} <= stated.keys():
+            raise ConfigError("benchmark needs a spec (or a YAML file), or algorithms and environments")
+        return BenchmarkSpec.make(**stated)
+    if stated:
+        raise ConfigError(
+            f"the spec states algorithms, environments, seeds and evaluations; got {', '.join(stated)} too: remove "
+            "them, or change the spec"
+        )
+    return spec if isinstance(spec, BenchmarkSpec) else read_spec(spec)
 
 
 def _folder(spec: BenchmarkSpec | str | os.PathLike[str] | None, out: str | os.PathLike[str] | None) -> Path:

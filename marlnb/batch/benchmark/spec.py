@@ -114,7 +114,7 @@ class BenchmarkSpec:
     def make(
         algorithms: Overrides,
         environments: Overrides,
-        seeds: int | Iterable[int],
+        seeds: int | Iterable[int] = 3,
         *,
         overrides: Sequence[str] = (),
         evaluations: int = 10,
