@@ -46,6 +46,8 @@ def test_a_batch_that_would_fail_ends_with_1(tmp_path: Path, capsys: pytest.Capt
         (["--run", "runs/none"], "is not a run"),
         (["--batch", "a.ipynb"], "is not a batch"),
         (["-p", "seed=1"], "-p needs a notebook"),
+        (["a.ipynb", "--set", "cores"], "--set: expected NAME=VALUE; got 'cores'"),
+        (["a.ipynb", "--set", "cores=1", "--set", "cores=2"], "--set cores= is given twice\n"),
     ],
 )
 def test_bad_requests_end_with_2(

@@ -76,7 +76,7 @@ def _request(arguments: argparse.Namespace) -> DoctorRequest:
     from marlnb.batch.sweep.parameters import parse_parameters
     from marlnb.batch.sweep.sweep import Sweep
 
-    changes = parse_parameters(arguments.set)
+    changes = parse_parameters(arguments.set, option="--set")
     if arguments.run is not None and not (arguments.run / "experiment.json").is_file():
         raise ConfigError(f"{arguments.run} is not a run: it has no experiment.json; give the folder of a run")
     existing = () if arguments.run is None else (arguments.run.absolute(),)
