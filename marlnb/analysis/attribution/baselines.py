@@ -56,11 +56,8 @@ def resolve_baseline(
     if baseline == "distribution":
         name = f"distribution: {config.n_baselines} rows of the recording, seed {config.seed}"
         return ResolvedBaseline(_draw_rows(target, source, rows, config.n_baselines, config.seed), name)
-    name = "mean"
-    if baseline == "start":
-        _, first = np.unique(rows.episode, return_index=True)
-        rows, name = rows.at(np.sort(first)), "start: the mean of episodes' first rows"
-    return ResolvedBaseline(_mean(target, source, rows).unsqueeze(0), name)
+    name = "start: each agent's mean at its first row of each episode" if baseline == "start" else "mean"
+    return ResolvedBaseline(_mean(target, source, rows, at_start=baseline == "start").unsqueeze(0), name)
 
 
 def baselines_by_class(
@@ -169,20 +166,28 @@ def broadcast_baseline(values: Any, shape: tuple[int, ...], what: str, axes: str
         ) from None
 
 
-def _mean(target: AttributionTarget, source: RowSource, rows: Rows) -> Tensor:
-    """The mean over rows of living agents; of a site's units, over rows at which the agent acted."""
+def _mean(target: AttributionTarget, source: RowSource, rows: Rows, *, at_start: bool) -> Tensor:
+    """The mean over rows of living agents; of a site's units, over rows at which the agent acted.
+
+    Args:
+        at_start: only over the first of these rows in each episode.
+    """
     if target.site is None and target.sources != "state":
-        parts = [source.mean_observation(name, rows) for name in target.groups]
+        parts = [
+            source.mean_observation(name, rows, rows.first_of_episodes(source.alive(name, rows)) if at_start else None)
+            for name in target.groups
+        ]
         return parts[0] if target.sources == "own" else torch.cat([part.reshape(-1) for part in parts])
-    total, count = torch.zeros(()), torch.zeros(())
+    exists = _exists(target, source, rows).numpy()
+    counts = rows.first_of_episodes(exists) if at_start else exists
+    needed = np.flatnonzero(counts.reshape(len(rows), -1).any(axis=1))
+    rows, counts = rows.at(needed), counts[needed]
+    total, first = torch.zeros(()), 0
     for batch in source.batches(rows, BATCH_ROWS, needs_state=target.output.of_critic):
-        inputs, acting = target.inputs(batch), batch.acting
-        if target.sources != "own":
-            total, count = total + inputs.double().sum(0), count + len(inputs)
-        else:
-            total = total + torch.where(acting.unsqueeze(-1), inputs, 0).double().sum(0)
-            count = count + acting.sum(0).unsqueeze(-1)
-    return (total / count.clamp(min=1)).float()
+        inputs = target.inputs(batch)
+        of_batch = torch.from_numpy(counts[first : first + len(inputs)])
+        total, first = total + torch.where(of_batch, inputs, 0).double().sum(0), first + len(inputs)
+    return (total / torch.from_numpy(counts.sum(axis=0)).clamp(min=1)).float()
 
 
 def _draw_rows(target: AttributionTarget, source: RowSource, rows: Rows, n: int, seed: int) -> Tensor:

@@ -50,11 +50,11 @@ class AttributionConfig:
     method: str = option("integrated_gradients", choices=tuple(METHODS), help="how values are computed")
     baseline: Baseline | None = option(
         None,
-        help="what features are compared with: mean (over the recording's rows of living agents), zero, start (the "
-        "mean over episodes' first rows), distribution (rows drawn from the recording, over which values are "
-        "averaged), a row as (episode, 3, t, 0), or in Python an array that broadcasts to [agent, feature], or for "
-        "critics a mapping of arrays by group; none: mean, or distribution for gradient_shap and deeplift_shap. Zero "
-        "is never assumed: it can be a real position",
+        help="what features are compared with: mean (over the recording's rows of living agents), zero, start (each "
+        "agent's mean at its first row of each episode), distribution (rows drawn from the recording, over which "
+        "values are averaged), a row as (episode, 3, t, 0), or in Python an array that broadcasts to [agent, feature], "
+        "or for critics a mapping of arrays by group; none: mean, or distribution for gradient_shap and deeplift_shap. "
+        "Zero is never assumed: it can be a real position",
     )
     features: Features = option(
         "each",

@@ -47,6 +47,13 @@ class Rows:
         """The rows at some positions, or those that a mask or slice selects."""
         return Rows(self.index[positions], self.episode[positions], self.t[positions])
 
+    def first_of_episodes(self, where: np.ndarray) -> np.ndarray:
+        """Of rows `[row, ...]` bool, the first in each episode: `[row, ...]` bool."""
+        _, start, episode_index = np.unique(self.episode, return_index=True, return_inverse=True)
+        number = np.cumsum(where, axis=0)
+        before_episode = (number - where)[start][episode_index]
+        return np.asarray(where & (number - before_episode == 1))
+
 
 @dataclass(frozen=True)
 class RowBatch:
@@ -257,17 +264,25 @@ class RowSource:
         array = self.recording[site]
         return self._expand_to_group(self.group, array.read_rows(rows.index), list(array.labels["agent"]))
 
-    def mean_observation(self, group: str, rows: Rows, batch_rows: int = 65536) -> Tensor:
-        """Each agent's mean over the rows at which it was alive, `[agent, feature]`; zero for one that never was."""
+    def mean_observation(
+        self, group: str, rows: Rows, where: np.ndarray | None = None, batch_rows: int = 65536
+    ) -> Tensor:
+        """Each agent's mean over the rows at which it was alive, `[agent, feature]`; zero for one that never was.
+
+        Args:
+            where: `[row, agent]` bool, the rows that count for each agent; None: all.
+        """
         spec = self.env.group(group)
         total = np.zeros((spec.n_agents, spec.observation.size))
         count = np.zeros((spec.n_agents, 1))
         for start in range(0, len(rows), batch_rows):
             index = rows.index[start : start + batch_rows]
             observation = self._read_field("observation", group, index).reshape(len(index), spec.n_agents, -1)
-            alive = self._read_field("alive", group, index)[..., None]
-            total += np.where(alive, observation, 0).sum(axis=0, dtype=np.float64)
-            count += alive.sum(axis=0)
+            counts = self._read_field("alive", group, index)
+            if where is not None:
+                counts = counts & where[start : start + batch_rows]
+            total += np.where(counts[..., None], observation, 0).sum(axis=0, dtype=np.float64)
+            count += counts.sum(axis=0)[:, None]
         return torch.from_numpy(total / np.maximum(count, 1)).float()
 
     def batches(

@@ -89,6 +89,25 @@ def test_the_mean_of_units_is_over_rows_at_which_the_agent_acted(waiting: Record
     np.testing.assert_allclose(result.baseline[0], waiting[site].to_numpy()[acted, 0].mean(0), atol=1e-6)
 
 
+def test_the_start_of_an_agent_that_appears_late_is_its_own_first_row(recording: Recording, tmp_path: Path) -> None:
+    """The zeros that are recorded before are no observations."""
+    t, site = recording.rows["t"].to_numpy(), "listener/actor/hidden_1"
+    lives = (t >= 3)[:, None]
+    observed = recording.steps("listener", "observation").to_numpy()
+    fields = {"observation": np.where(lives[..., None], observed, 0), "alive": lives, "acting": lives}
+    options: dict[str, Any] = {"group": "listener", "baseline": "start", "episodes": [0], "n_steps": 3}
+    with copy_with(recording, tmp_path / f"{tmp_path.name}.h5", "listener", **fields) as late:
+        of_action = attribute(late, **options)
+        of_units = attribute(late, to="logit", target=1, site=site, **options)
+        of_value = attribute(late, to="value", **options)
+    late.path.unlink()
+    first = observed[t == 3, 0].mean(0)
+    np.testing.assert_allclose(of_action.baseline[0], first, atol=1e-6)
+    np.testing.assert_allclose(of_units.baseline[0], recording[site].to_numpy()[t == 3, 0].mean(0), atol=1e-6)
+    of_speaker = recording.steps("speaker", "observation").to_numpy()[t == 0, 0].mean(0)
+    np.testing.assert_allclose(of_value.baseline[0], np.concatenate([of_speaker, first]), atol=1e-6)
+
+
 def test_deviations_are_over_rows_of_living_agents(recording: Recording, tmp_path: Path) -> None:
     """Those of noise and of sensitivity; the zeros recorded for a dead agent are no observations."""
     lives = recording.rows["t"].to_numpy() < 5

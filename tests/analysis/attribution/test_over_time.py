@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,6 +117,19 @@ def test_the_state_of_an_agent_that_is_absent_moves_on_where_all_act_at_once(tea
     by_lag = np.abs(result.values[5, 0]).sum(-1)
     assert (by_lag[[1, 2]] == 0).all() and (by_lag[[0, 3]] > 0).all() and result.warnings == ()
     absent.path.unlink()
+
+
+def test_the_start_of_an_agent_that_appears_late_is_its_own_first_step(team: Recording, tmp_path: Path) -> None:
+    t, observed = team.rows["t"].to_numpy(), team.steps("agent", "observation").to_numpy()
+    fields = {name: team.steps("agent", name).to_numpy().copy() for name in ("observation", "alive", "acting")}
+    for values in fields.values():
+        values[t < 3, 0] = 0
+    first = np.stack([observed[t == step, k].mean(0) for step, k in ((3, 0), (0, 0), (0, 1))])  # agent_1: not recorded
+    options: dict[str, Any] = {"group": "agent", "t": 20, "lookback": LOOKBACK, "n_steps": 5}
+    with copy_with(team, tmp_path / "late.h5", "agent", **fields) as late:
+        by_name, by_hand = (attribute_over_time(late, baseline=baseline, **options) for baseline in ("start", first))
+    late.path.unlink()
+    np.testing.assert_allclose(by_name.values, by_hand.values, atol=1e-6)
 
 
 def test_the_state_of_an_agent_that_waits_for_its_turn_does_not_move_on(team: Recording) -> None:

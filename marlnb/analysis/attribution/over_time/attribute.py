@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from marlnb.analysis.attribution.baselines import broadcast_baseline
@@ -60,8 +59,8 @@ def attribute_over_time(
     Args:
         t: the explained step, or several; None: each episode's last. Shorter episodes and steps before `lookback` are
             left out.
-        baseline: what each step's observation is compared with: the mean over the recording, the mean of episodes'
-            first steps (start), or an array that broadcasts to `[agent, feature]`.
+        baseline: what each step's observation is compared with: each agent's mean over the recording, its mean at its
+            first step of each episode (start), or an array that broadcasts to `[agent, feature]`.
         rows: a condition that the explained steps meet; an agent that does not meet it at a step is NaN there.
         given: labels of classes, or "action": the baseline is the mean over the agent's steps of the same class as the
             explained step; only for baseline="mean".
@@ -186,7 +185,7 @@ class _Baselines:
         if not (isinstance(baseline, str) and baseline == "mean"):
             raise AnalysisError(f"given= needs baseline='mean'; got {baseline!r}")
         strata = strata_of(source, rows, given)
-        means = [_mean_in_class(source, rows, strata.index == k) for k in range(len(strata.names))]
+        means = [source.mean_observation(source.group, rows, strata.index == k) for k in range(len(strata.names))]
         return _Baselines(f"mean of steps with the same {strata}", means, rows, strata)
 
     def index_at(self, index: np.ndarray) -> np.ndarray:
@@ -197,15 +196,11 @@ class _Baselines:
 
 
 def _resolve_baseline(source: RowSource, rows: Rows, baseline: Any) -> Tensor:
-    if isinstance(baseline, str) and baseline in ("mean", "start"):
-        return source.mean_observation(source.group, rows if baseline == "mean" else rows.at(rows.t == 0))
+    if isinstance(baseline, str) and baseline == "mean":
+        return source.mean_observation(source.group, rows)
+    if isinstance(baseline, str) and baseline == "start":
+        return source.mean_observation(source.group, rows, rows.first_of_episodes(source.alive(source.group, rows)))
     if isinstance(baseline, str):
         raise AnalysisError(f"no baseline {baseline!r}; valid: 'mean', 'start' or an array")
     spec = source.env.group(source.group)
     return broadcast_baseline(baseline, (spec.n_agents, spec.observation.size), f"{source.group!r}", "[agent, feature]")
-
-
-def _mean_in_class(source: RowSource, rows: Rows, in_class: np.ndarray) -> Tensor:
-    """`[agent, feature]`, each agent's mean over its rows `[row, agent]` in one class; zero where it has none."""
-    means = [source.mean_observation(source.group, rows.at(of_agent)) for of_agent in in_class.T]
-    return torch.stack([mean[agent] for agent, mean in enumerate(means)])
