@@ -81,11 +81,11 @@ def influence(
         batch_size: rows at once.
         progress: show how many rows of agents are explained, if it takes more than two seconds.
     Raises:
-        AnalysisError: an unknown `through` or group; features whose source is ambiguous; no agent that receives
+        AnalysisError: an unknown `through`, measure or group; features whose source is ambiguous; no agent that receives
             messages; a group without a critic; n_counterfactuals below 1.
     """
     recording = opened_recording(recording)
-    _check_question(recording, through, group, to, target, n_counterfactuals)
+    _check_question(recording, through, group, to, target, measure, n_counterfactuals)
     groups = list(recording.groups) if group is None else [group]
     source = RowSource(recording, groups[0])
     policies = policies if policies is not None else source.policies(checkpoint)
@@ -147,10 +147,18 @@ def influence(
 
 
 def _check_question(
-    recording: Recording, through: Through, group: str | None, to: To, target: Target, n_counterfactuals: int
+    recording: Recording,
+    through: Through,
+    group: str | None,
+    to: To,
+    target: Target,
+    measure: Divergence,
+    n_counterfactuals: int,
 ) -> None:
     if through not in get_args(Through):
         raise AnalysisError(unknown("way of influence", through, get_args(Through)))
+    if measure not in get_args(Divergence):
+        raise AnalysisError(unknown("measure", measure, get_args(Divergence)))
     if through != "observation" and (to != "action" or target is not None):
         raise AnalysisError(f"to and target need through='observation'; got to={to!r}, target={target!r}")
     if to == "value":

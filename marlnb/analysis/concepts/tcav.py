@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 import torch
@@ -105,11 +105,13 @@ def concept_activation(
         checkpoint: iteration whose rows are read; required if a recording spans several.
         episodes: numbers of the episodes to use, or a mask of all episodes; None for all.
     Raises:
-        AnalysisError: a concept that is not true or false, or never varies; too few episodes; an output that does not
-            depend on the site.
+        AnalysisError: a concept that is not true or false, or never varies; an unknown kind; too few episodes; an
+            output that does not depend on the site.
     Source: Kim et al. 2018, Interpretability Beyond Feature Attribution, section 3 (arXiv:1711.11279). The paper
         compares the runs by a t-test; `score_p_value` says why that is not done here.
     """
+    if kind not in get_args(DirectionKind):
+        raise AnalysisError(unknown("kind of direction", kind, get_args(DirectionKind)))
     recording = opened_recording(recording)
     source = RowSource(recording, group_of(site))
     spec = source.env.group(source.group)

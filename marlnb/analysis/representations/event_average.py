@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -71,11 +71,11 @@ def event_average(
         n_shuffles: event times taken from other episodes.
         n_bootstrap: bootstrap samples of the episodes, for the intervals.
     Raises:
-        AnalysisError: neither or both of site and field; no event; a recording that leaves steps out.
+        AnalysisError: neither or both of site and field; an unknown onset; no event; a recording that leaves steps out.
     Source: Dayan and Abbott 2001, Theoretical Neuroscience, section 1.3, where the events are spikes.
     """
     recording = opened_recording(recording)
-    _check(site, field, before, after, n_shuffles, n_bootstrap)
+    _check(site, field, onset, before, after, n_shuffles, n_bootstrap)
     units = _units(recording, site, field, agent, checkpoint)
     lag_unit = _lag_unit(units)
     is_event, name, missing = _event_rows(units, event, value)
@@ -123,9 +123,13 @@ def event_average(
     )
 
 
-def _check(site: str | None, field: str | None, before: int, after: int, n_shuffles: int, n_bootstrap: int) -> None:
+def _check(
+    site: str | None, field: str | None, onset: Onset, before: int, after: int, n_shuffles: int, n_bootstrap: int
+) -> None:
     if (site is None) == (field is None):
         raise AnalysisError(f"exactly one of site= and field= is needed; got site={site!r}, field={field!r}")
+    if onset not in get_args(Onset):
+        raise AnalysisError(unknown("onset", onset, get_args(Onset)))
     if before < 0 or after < 0 or n_shuffles < 20 or n_bootstrap < 20:
         raise AnalysisError(
             "before and after must be 0 or more, n_shuffles and n_bootstrap 20 or more; got "

@@ -234,6 +234,8 @@ def test_intervals_are_over_episodes() -> None:
 def test_invalid_requests_are_rejected(recording: Recording) -> None:
     with pytest.raises(AnalysisError, match="did you mean 'critic'"):
         influence(recording, "critics")  # type: ignore[arg-type]
+    with pytest.raises(AnalysisError, match="no measure 'KL'"):
+        influence(recording, "communication", measure="KL")  # type: ignore[arg-type]
     with pytest.raises(AnalysisError, match="recorded group"):
         influence(recording, "critic", group="talker")
     with pytest.raises(AnalysisError, match="n_counterfactuals must be at least 1; got 0"):

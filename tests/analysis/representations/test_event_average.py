@@ -188,6 +188,8 @@ def test_events_are_values_of_a_label_or_actions(recording: Recording) -> None:
         event_average(recording, site=SITE, event=np.zeros(len(recording), bool))
     with pytest.raises(AnalysisError, match="exactly one of"):
         event_average(recording, event=at(recording, 1))
+    with pytest.raises(AnalysisError, match="no onset 'end'. Valid: every, start"):
+        event_average(recording, site=SITE, event=at(recording, 1), onset="end")  # type: ignore[arg-type]
 
 
 def test_lags_are_turns_if_an_agent_waits(tmp_path: Path) -> None:
