@@ -35,6 +35,7 @@ from marlnb.models.networks.inputs import features
 from marlnb.models.policies.actor import ActorPolicy
 from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.models.policies.distributions import ActionDistribution
+from marlnb.models.policies.distributions import Sample as PolicySample
 
 if TYPE_CHECKING:
     from torchrl.objectives import LossModule
@@ -89,8 +90,9 @@ class OnPolicyLossLearner(OnPolicyLearner):
 class OffPolicyLossConfig(OffPolicyConfig):
     """Trains a policy with a LossModule on samples of the replay buffer. Target networks are the LossModule's own.
 
-    The LossModule reads `observation`, `action`, `action_mask` if there is one, and in `next` the same and `reward`,
-    `terminated` and `done` `[n, agent, 1]`. With `n_steps` above 1 also `steps_to_next_obs` `[n, agent, 1]`.
+    The LossModule reads `observation`, `action` (in the environment's units, as those of `actor_module` here),
+    `action_mask` if there is one, and in `next` the observation and mask, and `reward`, `terminated` and `done`
+    `[n, agent, 1]`. With `n_steps` above 1 also `steps_to_next_obs` `[n, agent, 1]`.
     """
 
     recurrent: ClassVar[bool] = False
@@ -117,6 +119,7 @@ class OffPolicyLossLearner(OffPolicyLearner):
         from torchrl.objectives import HardUpdate, SoftUpdate
 
         policy = config.build_policy(context).to(context.device)
+        policy.learns_from_replay = True
         self.loss_module = config.build_loss(policy)
         self.loss_module.make_value_estimator(gamma=config.gamma)
         self._updater = None
@@ -203,14 +206,20 @@ def load_loss_state(loss: LossModule, state: Mapping[str, Tensor]) -> None:
 
 
 def actor_module(policy: ActorPolicy) -> ProbabilisticTensorDictSequential:
-    """A policy's actor and its distribution, as torchrl's losses call them: `observation` to `action`."""
+    """A policy's actor and its distribution, as torchrl's losses call them: `observation` to `action`.
+
+    Call it in `build_loss`. Its actions are of the same kind as those of the batch: in the environment's units in
+    off-policy losses, as the policy stores them in on-policy ones.
+    """
     keys = ["observation", "action_mask"] if policy.group.has_action_mask else ["observation"]
     return ProbabilisticTensorDictSequential(
         TensorDictModule(_ActorParameters(policy), in_keys=keys, out_keys=["parameters"]),
         ProbabilisticTensorDictModule(
             in_keys=["parameters"],
             out_keys=["action"],
-            distribution_class=partial(PolicyDistribution, family=policy.actor.distribution),
+            distribution_class=partial(
+                PolicyDistribution, family=policy.actor.distribution, of_actions=policy.learns_from_replay
+            ),
             return_log_prob=True,
             log_prob_key="sample_log_prob",
         ),
@@ -235,27 +244,41 @@ def q_module(policy: ActorPolicy) -> TensorDictModule:
 
 
 class PolicyDistribution(torch.distributions.Distribution):
-    """A policy's action distribution with torch's interface."""
+    """A policy's action distribution with torch's interface.
+
+    Args:
+        parameters: `[n, agent, parameter]`.
+        family: of the distribution.
+        of_actions: values are actions in the environment's units; otherwise `Sample.stored`.
+    """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, parameters: Tensor, family: ActionDistribution) -> None:
-        self.parameters, self.family = parameters, family
+    def __init__(self, parameters: Tensor, family: ActionDistribution, *, of_actions: bool) -> None:
+        self.parameters, self.family, self.of_actions = parameters, family, of_actions
         super().__init__(batch_shape=parameters.shape[:-1], validate_args=False)
 
-    def log_prob(self, action: Tensor) -> Tensor:
-        return self.family.evaluate(self.parameters, action)[0]
+    def log_prob(self, value: Tensor) -> Tensor:
+        return self.family.log_prob(self.parameters, self.family.stored(value) if self.of_actions else value)
 
     def entropy(self) -> Tensor:
-        return self.family.evaluate(self.parameters, self.mode)[1]
+        return self.family.evaluate(self.parameters, self.family.mode(self.parameters).stored)[1]
 
     @property
     def mode(self) -> Tensor:
-        return self.family.mode(self.parameters).stored
+        return self._value(self.family.mode(self.parameters))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """A draw through which continuous actions are differentiable."""
-        return self.family.sample(self.parameters.expand(*sample_shape, *self.parameters.shape)).stored
+        return self.rsample_and_log_prob(sample_shape)[0]
+
+    def rsample_and_log_prob(self, sample_shape: Any = ()) -> tuple[Tensor, Tensor]:
+        """A draw, and its log-probability without the inverse of a tanh, which is inexact near the bounds."""
+        sample = self.family.sample(self.parameters.expand(*sample_shape, *self.parameters.shape))
+        return self._value(sample), sample.log_prob
+
+    def _value(self, sample: PolicySample) -> Tensor:
+        return sample.action if self.of_actions else sample.stored
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with torch.no_grad():

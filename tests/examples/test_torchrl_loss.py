@@ -5,23 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
+from tensordict import TensorDict
+from tensordict.nn import TensorDictModule
+from torch import nn
 
-from marlnb.algorithms.torchrl_loss import OnPolicyLossConfig, actor_module, total_loss, value_module
+from marlnb.algorithms.torchrl_loss import (
+    OffPolicyLossConfig,
+    OnPolicyLossConfig,
+    actor_module,
+    total_loss,
+    value_module,
+)
 from marlnb.config import ALGORITHMS, ENVIRONMENTS, AlgorithmConfig, LearnerContext
 from marlnb.errors import CheckpointError, ShapeError
 from marlnb.experiment import Experiment
 from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.policies.actor import Actor, ActorPolicy
 from marlnb.models.policies.actor_critic import ActorCritic
+from marlnb.models.policies.policy import ActContext, ActorOutput
+from marlnb.specs import ActionSpec, GroupSpec
 from marlnb.training.runs.run import Run
 from marlnb.training.trainer import Trainer
 from tests.algorithms.conftest import random_rollout, two_groups
-from tests.algorithms.test_known_answers import started, wrong
+from tests.algorithms.test_known_answers import TOLERANCE, observation_of, started, wrong
 from tests.models.conftest import DISCRETE
 
+CONTINUOUS = ActionSpec("continuous", low=(0.0, -1.0), high=(10.0, 1.0))
 ON_POLICY = {"lr": 1e-2, "epochs": 2, "minibatch_frames": 128, "normalise_values": False}
 OFF_POLICY = {"lr": 1e-2, "updates": 8, "batch_size": 64, "buffer_frames": 4096, "learning_starts": 64, "tau": 0.1}
 
@@ -38,6 +51,52 @@ class ReinforceConfig(OnPolicyLossConfig):
 
 class CentralisedConfig(ReinforceConfig):
     centralised = True
+
+
+class StochasticPolicy(ActorPolicy):
+    """An actor alone."""
+
+    def __init__(self, context: LearnerContext) -> None:
+        super().__init__()
+        self.group, self.actor = context.group, Actor(context.group, context.actor)
+
+    @torch.no_grad()
+    def choose(self, observation: torch.Tensor, context: ActContext) -> ActorOutput:
+        parameters = self.actor(observation)
+        sample = self.actor.distribution.choose(parameters, context.generator, explore=context.explore)
+        return ActorOutput(sample.action, sample.log_prob, parameters)
+
+
+class ActionValue(nn.Module):
+    """Q values `[n, agent, 1]` of observations and actions."""
+
+    def __init__(self, group: GroupSpec) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            *(nn.Linear(group.observation.size + group.action.n_components, 32), nn.Tanh()),
+            *(nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 1)),
+        )
+
+    def forward(self, observation: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        return self.layers(torch.cat((observation, action), -1))  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class SACLossConfig(OffPolicyLossConfig):
+    """Soft actor-critic by torchrl, with a fixed temperature."""
+
+    name: ClassVar[str] = "examples/sac"
+
+    def build_policy(self, context: LearnerContext) -> StochasticPolicy:
+        return StochasticPolicy(context)
+
+    def build_loss(self, policy: StochasticPolicy) -> Any:
+        from torchrl.objectives import SACLoss
+
+        reads, group = ["observation", "action"], policy.group
+        critic = TensorDictModule(ActionValue(group), in_keys=reads, out_keys=["state_action_value"])
+        temperature = {"alpha_init": 0.05, "fixed_alpha": True, "target_entropy": -1.0}
+        return SACLoss(actor_module(policy), critic, **temperature, reduction="none", scalar_output_mode="exclude")
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +135,63 @@ def test_an_off_policy_loss_finds_the_known_actions(registered: type[Any]) -> No
         for text in missing_answers("probe/action", registered(gamma=0.9, **OFF_POLICY), 40, 0.9)
         if "action at" in text
     ]
+
+
+def test_an_off_policy_loss_finds_the_known_actions_within_bounds() -> None:
+    """Of -2..2, -1 and 1 are best: what the actor's mean has to be before the tanh is 0.55, not 1."""
+    game: Any = ENVIRONMENTS.get("probe/continuous")()
+    loop = started(game, SACLossConfig(gamma=0.9, **OFF_POLICY))
+    for _ in range(25):
+        loop.advance()
+    (policy,) = loop.policies.values()
+    for answer in game.answers(0.9):
+        action = policy.act(observation_of(answer), explore=False).action
+        assert action.flatten().tolist() == pytest.approx(answer.action, abs=TOLERANCE)
+
+
+def actor_distribution(policy: ActorPolicy, parameters: torch.Tensor) -> Any:
+    """As torchrl's losses get it."""
+    return actor_module(policy)[-1].get_dist(TensorDict({"parameters": parameters}, parameters.shape[:1]))
+
+
+def test_actions_of_off_policy_losses_are_in_the_environments_units_as_torchrls_tanh_normal() -> None:
+    from torchrl.modules import TanhNormal
+
+    env, model = two_groups(CONTINUOUS), MLPConfig(hidden=(8,))
+    group = env.group("walker")
+    learner = SACLossConfig().build(LearnerContext(group, env, model, model, 4, 20))
+    parameters = torch.randn(6, group.n_agents, 2 * group.action.n_components, requires_grad=True)
+    mean, log_std = parameters.chunk(2, -1)
+    low, high = torch.tensor(group.action.low), torch.tensor(group.action.high)
+    ours = actor_distribution(learner.policy, parameters)
+    theirs = TanhNormal(mean, log_std.exp(), low=low, high=high)
+    action = low + (high - low) * torch.rand(6, group.n_agents, group.action.n_components)
+    torch.testing.assert_close(ours.log_prob(action), theirs.log_prob(action), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(ours.mode, theirs.deterministic_sample)
+    torch.manual_seed(0)
+    drawn, log_prob = ours.rsample_and_log_prob()
+    torch.manual_seed(0)
+    expected, expected_log_prob = theirs.rsample_and_log_prob()
+    torch.testing.assert_close(drawn, expected)
+    torch.testing.assert_close(log_prob, expected_log_prob, rtol=1e-4, atol=1e-4)
+    weights = torch.randn_like(drawn)
+    gradients = [
+        torch.autograd.grad((weights * a).sum() + p.sum(), parameters, retain_graph=True)[0]
+        for a, p in ((drawn, log_prob), (expected, expected_log_prob))
+    ]
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-3, atol=1e-4)
+
+
+def test_actions_of_on_policy_losses_are_those_before_the_tanh(registered: object) -> None:
+    env, model = two_groups(CONTINUOUS), MLPConfig(hidden=(8,))
+    policy = ReinforceConfig().build(LearnerContext(env.group("walker"), env, model, model, 4, 20)).policy
+    assert isinstance(policy, ActorCritic)
+    parameters = torch.randn(6, policy.group.n_agents, 2 * policy.group.action.n_components)
+    mean, log_std = parameters.chunk(2, -1)
+    assert torch.equal(actor_distribution(policy, parameters).mode, mean)
+    stored = mean + log_std.exp()
+    expected = policy.actor.distribution.log_prob(parameters, stored)
+    assert torch.equal(actor_distribution(policy, parameters).log_prob(stored), expected)
 
 
 @pytest.mark.parametrize("name", ["examples/cql", "examples/ReinforceConfig"])
@@ -120,7 +236,5 @@ def test_a_loss_that_reduces_its_terms_and_a_state_of_another_loss_are_errors() 
     first, second = (ReinforceConfig().build(LearnerContext(group, env, m, m, 4, 20)) for m in (small, large))
     with pytest.raises(CheckpointError):
         second.load_state_dict(first.state_dict())
-    from tensordict import TensorDict
-
     with pytest.raises(ShapeError, match=r"loss_actor has shape \[\], expected \[5, 3\].*reduction='none'"):
         total_loss(TensorDict({"loss_actor": torch.zeros(())}, []), torch.Size((5, 3)), None)

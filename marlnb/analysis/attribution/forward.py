@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from marlnb.analysis.attribution.outputs import Output, find_site, pick
 from marlnb.errors import AnalysisError
 from marlnb.models.hooks.sites import Site
-from marlnb.models.policies.distributions import Deterministic, Gaussian, Squash
+from marlnb.models.policies.distributions import Deterministic, Gaussian
 from marlnb.models.policies.policy import Policy
-from marlnb.specs import ActionSpec, EnvSpec, GroupSpec
+from marlnb.specs import EnvSpec, GroupSpec
 
 
 class OwnInputOutput(nn.Module):
@@ -181,7 +181,7 @@ def actor_scalar(
             f"the policy of {policy.group.name!r} is deterministic: its actions have no log-probability"
         )
     if isinstance(distribution, Gaussian):
-        return distribution.log_prob(parameters, unbounded(action, policy.group.action, distribution.squash))
+        return distribution.log_prob(parameters, distribution.stored(action))
     return pick(distribution.mask(parameters, mask), action, policy.group.action, output)
 
 
@@ -203,13 +203,3 @@ def unit_scalar(policy: Policy, output: Output, run: Callable[[], object]) -> Te
             f"site {site.name!r} was not used in the forward pass, so none of its units can be explained"
         )
     return units_by_agent(site, activations, policy.group.n_agents)[..., output.unit]
-
-
-def unbounded(action: Tensor, spec: ActionSpec, squash: Squash) -> Tensor:
-    """The value before squashing or clipping into a continuous action `[..., component]`.
-
-    Actions at a bound are moved to the nearest value that float32 tells apart from it.
-    """
-    low, high = (torch.tensor(bounds, device=action.device) for bounds in (spec.low, spec.high))
-    unit = (2 * action - low - high) / (high - low)
-    return unit.clamp(-1 + 1e-6, 1 - 1e-6).atanh() if squash == "tanh" else unit

@@ -86,9 +86,14 @@ class ActorPolicy(Policy):
     """A policy whose actor is one network of the observations, so its outputs can be attributed.
 
     A subclass sets `group`, `actor` and `recurrent_shape`, and lists its other networks in `networks`.
+
+    Attributes:
+        learns_from_replay: the torchrl loss that trains it reads actions of a replay buffer, in the environment's
+            units; otherwise those that a rollout stores, `Sample.stored`.
     """
 
     actor: Actor
+    learns_from_replay: bool = False
 
     def logits(self, observation: Tensor, *, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         return self.actor.step(self.observe(observation), recurrent)

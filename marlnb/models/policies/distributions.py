@@ -58,6 +58,10 @@ class ActionDistribution(ABC):
     def evaluate(self, parameters: Tensor, stored: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probability of `stored` and the distribution's entropy, both `[..., agent]` in nats."""
 
+    def stored(self, action: Tensor) -> Tensor:
+        """The `Sample.stored` of actions `[..., agent(, component)]` in the environment's units."""
+        return action
+
     def choose(self, parameters: Tensor, generator: Generators, *, explore: bool) -> Sample:
         """`sample` to explore, otherwise the `mode`."""
         return self.sample(parameters, generator) if explore else self.mode(parameters)
@@ -185,6 +189,15 @@ class Gaussian(ActionDistribution):
             normaliser = normaliser + self.log_slope(stored)
         return torch.sub(noise.square().sum(-1).mul(-0.5), normaliser), total
 
+    def stored(self, action: Tensor) -> Tensor:
+        """The value before squashing or clipping.
+
+        Actions at a bound are moved to the nearest value that float32 tells apart from it.
+        """
+        self._move_bounds(action.device)
+        unit = (action - self._middle) / self._half
+        return unit.clamp(-1 + 1e-6, 1 - 1e-6).atanh() if self.squash == "tanh" else unit
+
     @staticmethod
     def log_slope(stored: Tensor) -> Tensor:
         """log |d tanh(u) / du| summed over components, `[..., agent]`; it does not depend on any parameter."""
@@ -195,11 +208,14 @@ class Gaussian(ActionDistribution):
         return mean, log_std.clamp(*LOG_STD_RANGE)
 
     def _bound(self, stored: Tensor) -> Tensor:
-        if self._half.device != stored.device:
-            for name in ("_low", "_high", "_half", "_middle"):
-                setattr(self, name, getattr(self, name).to(stored.device))
+        self._move_bounds(stored.device)
         unit = stored.tanh() if self.squash == "tanh" else stored.clamp(-1, 1)
         return torch.addcmul(self._middle, unit, self._half).clamp(self._low, self._high)  # against rounding
+
+    def _move_bounds(self, device: torch.device) -> None:
+        if self._half.device != device:
+            for name in ("_low", "_high", "_half", "_middle"):
+                setattr(self, name, getattr(self, name).to(device))
 
 
 class Deterministic(ActionDistribution):
