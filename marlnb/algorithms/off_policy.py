@@ -227,6 +227,12 @@ class OffPolicyLearner(Learner):
     def learn(self, sample: Sample) -> dict[str, Tensor]:
         """One gradient step on a sample, then `update_targets`; returns metrics `[]` without gradient."""
 
+    @property
+    def targets_are_due(self) -> bool:
+        """Whether the present gradient step moves the target networks."""
+        every = self.config.target_every
+        return not every or (self.steps + 1) % every == 0
+
     @torch.no_grad()
     def update_targets(self) -> None:
         """Moves the target networks:
@@ -236,10 +242,9 @@ class OffPolicyLearner(Learner):
         With `target_every` n, all weights are copied at each n-th step instead.
         Source: Lillicrap et al. 2016, section 3 (arXiv:1509.02971); copies: Mnih et al. 2015.
         """
-        every = self.config.target_every
-        if every and (self.steps + 1) % every:
+        if not self.targets_are_due:
             return
-        share = 1.0 if every else self.config.tau
+        share = 1.0 if self.config.target_every else self.config.tau
         if isinstance(share, Tensor):  # of several training runs, `[training, 1]`
             torch._foreach_lerp_(self.target_weights, self.followed_weights, [share] * len(self.followed_weights))
         else:

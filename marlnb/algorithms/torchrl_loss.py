@@ -116,7 +116,7 @@ class OffPolicyLossLearner(OffPolicyLearner):
     policy: ActorPolicy
 
     def __init__(self, config: OffPolicyLossConfig, context: LearnerContext) -> None:
-        from torchrl.objectives import HardUpdate, SoftUpdate
+        from torchrl.objectives import SoftUpdate
 
         policy = config.build_policy(context).to(context.device)
         policy.learns_from_replay = True
@@ -126,10 +126,7 @@ class OffPolicyLossLearner(OffPolicyLearner):
         if any(name.startswith("target_") for name, _ in self.loss_module.named_buffers()):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torchrl warns about tau > 0.5, which is a choice
-                if config.target_every:
-                    self._updater = HardUpdate(self.loss_module, value_network_update_interval=config.target_every)
-                else:
-                    self._updater = SoftUpdate(self.loss_module, tau=config.tau)
+                self._updater = SoftUpdate(self.loss_module, tau=1.0 if config.target_every else config.tau)
         super().__init__(config, policy, context.env, trained={"loss": {"loss": self.loss_module}})
 
     def explore(self) -> None:
@@ -157,18 +154,15 @@ class OffPolicyLossLearner(OffPolicyLearner):
         return TensorDict({**now, "next": after}, sample[group, "acting"].shape[:1])
 
     def update_targets(self) -> None:
-        if self._updater is not None:
+        if self._updater is not None and self.targets_are_due:
             self._updater.step()
 
     def state_dict(self) -> dict[str, Any]:
-        updater = {} if self._updater is None else self._updater.state_dict()
-        return super().state_dict() | {"loss": weights_of(self.loss_module), "updater": updater}
+        return super().state_dict() | {"loss": weights_of(self.loss_module)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         load_loss_state(self.loss_module, state["loss"])
-        if self._updater is not None:
-            self._updater.load_state_dict(state["updater"])
 
 
 def total_loss(terms: TensorDictBase, shape: torch.Size, mask: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:

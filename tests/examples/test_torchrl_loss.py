@@ -194,6 +194,28 @@ def test_actions_of_on_policy_losses_are_those_before_the_tanh(registered: objec
     assert torch.equal(actor_distribution(policy, parameters).log_prob(stored), expected)
 
 
+@pytest.mark.parametrize(("every", "copied_at"), [(1, [1, 2, 3, 4, 5, 6, 7]), (3, [3, 6])])
+def test_targets_are_copied_every_so_many_steps(registered: type[Any], every: int, copied_at: list[int]) -> None:
+    """As the option says, and as in marlnb's own algorithms."""
+    env, model, policies = two_groups(DISCRETE), MLPConfig(hidden=(8,)), {}
+    group = env.group("walker")
+    learner = registered(learning_starts=0, updates=1, batch_size=32, target_every=every).build(
+        LearnerContext(group, env, model, model, 4, 20)
+    )
+    policies[group.name] = learner.policy
+
+    def targets() -> list[torch.Tensor]:
+        return [t.clone() for name, t in learner.loss_module.named_buffers() if name.startswith("target_")]
+
+    copies = []
+    for step in range(1, 8):
+        before = targets()
+        learner.update(random_rollout(env, policies, seed=step))
+        if not all(map(torch.equal, before, targets())):
+            copies.append(step)
+    assert copies == copied_at
+
+
 @pytest.mark.parametrize("name", ["examples/cql", "examples/ReinforceConfig"])
 def test_a_resumed_training_gives_the_same_bits(registered: object, tmp_path: Path, name: str) -> None:
     options = OFF_POLICY | {"learning_starts": 0} if name == "examples/cql" else ON_POLICY
