@@ -11,6 +11,7 @@ from pathlib import Path
 from types import CodeType
 
 from marlnb.batch.sweep.parameters import TAG
+from marlnb.composition.variants import FOLDER_VARIABLE
 
 STEP, SKIP, UNDECIDED, PLACEHOLDER = "_marlnb_step", "_marlnb_skip", "_marlnb_undecided", "_marlnb_placeholder"
 """Names that compiled cells use."""
@@ -44,6 +45,7 @@ class Cell:
         holds_parameters: whether it is the cell tagged `parameters`.
         may_raise: whether its errors end no job: it is tagged `raises-exception`.
         registers: names that its decorators may register, as that of `@mnb.environment("my/game")`.
+        chooses_folder: whether it may choose the folder of variants, since it names that variable of the environment.
     """
 
     number: int
@@ -51,6 +53,7 @@ class Cell:
     holds_parameters: bool
     may_raise: bool = False
     registers: tuple[str, ...] = ()
+    chooses_folder: bool = False
 
 
 def read_cells(notebook: Path) -> list[Cell]:
@@ -62,12 +65,14 @@ def read_cells(notebook: Path) -> list[Cell]:
         if cell["cell_type"] != "code" or source.lstrip().startswith("%%") or INJECTED_TAG in tags:
             continue
         holds_parameters = TAG in tags and not any(c.holds_parameters for c in cells)
+        chooses_folder = FOLDER_VARIABLE in source
         source = _MAGIC.sub(r"\1pass", source)
         try:
             statements, registers = compile_statements(source), tuple(_registered_names(ast.parse(source)))
         except SyntaxError:
             statements, registers = (), ()
-        cells.append(Cell(number, statements, holds_parameters, "raises-exception" in tags, registers))
+        may_raise = "raises-exception" in tags
+        cells.append(Cell(number, statements, holds_parameters, may_raise, registers, chooses_folder))
     return cells
 
 

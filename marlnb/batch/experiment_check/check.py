@@ -11,7 +11,7 @@ from marlnb.batch.experiment_check.follow import Reached, follow
 from marlnb.batch.experiment_check.judge import Judge
 from marlnb.batch.sweep.sweep import Sweep
 from marlnb.display.formatting import count
-from marlnb.errors import ConfigError
+from marlnb.errors import ConfigError, UnknownNameError
 
 TIME_LIMIT_S = 1.0  # of composing, apart from imports
 MAX_JOBS = 200  # whose notebooks are followed
@@ -23,7 +23,8 @@ def check_experiments(notebook: Path, sweep: Sweep) -> list[str]:
 
     An unknown name or option counts only if the cell composes something valid with the notebook's own defaults and the
     error is not there with the defaults too: a notebook may define the environments or variants that it uses. Names
-    that its decorators register, and cells tagged `raises-exception`, do not count.
+    that its decorators register, and cells tagged `raises-exception`, do not count; nor do unknown names where it
+    chooses the folder of variants by a variable of the environment.
 
     Returns:
         Notes: what could not be checked, and overrides without effect.
@@ -54,6 +55,7 @@ def _errors(
     """Errors that end a job, and errors that may come from the check, in words."""
     may_raise = {cell.number for cell in cells if cell.may_raise}
     registered = {repr(name) for cell in cells for name in cell.registers}
+    has_own_variants = any(cell.chooses_folder for cell in cells)
     valid_cells = {each.cell for each in baseline.compositions if each.verdict and each.verdict.error is None}
     of_defaults = {(each.cell, str(each.verdict.error)) for each in baseline.compositions if each.verdict}
     errors: list[str] = []
@@ -64,6 +66,7 @@ def _errors(
                 continue
             text = str(each.verdict.error)
             may_be_defined = (each.cell, text) in of_defaults or any(known in text for known in registered)
+            may_be_defined |= has_own_variants and isinstance(each.verdict.error, UnknownNameError)
             counts = each.verdict.composed or (each.cell in valid_cells and not may_be_defined)
             if counts and not each.verdict.doubtful:
                 job = f"job {name}, " if names_jobs else ""

@@ -116,12 +116,12 @@ class _Run:
     def _import(self, name: str, *args: Any) -> Any:
         return self._marlnb if name.partition(".")[0] == "marlnb" else PLACEHOLDER
 
-    def _compose(self, *overrides: Any, **options: Any) -> Placeholder:
+    def _compose(self, *overrides: Any, config_dir: Any = None) -> Placeholder:
         words = _known_words(overrides)
-        if words is None:
+        if words is None or not _is_known(config_dir):
             self.reached.unknown_cells.add(self.cell)
             return PLACEHOLDER
-        verdict = self._judge.verdict(words)
+        verdict = self._judge.verdict(words, config_dir)
         self.reached.compositions.append(Composition(self.cell, verdict))
         if verdict is not None and verdict.error is not None:
             raise verdict.error.with_traceback(None)
@@ -169,6 +169,10 @@ def _known_words(overrides: Sequence[Any]) -> list[str] | None:
         elif not equals or _chooses_part(key):
             return None
     return words
+
+
+def _is_known(config_dir: Any) -> bool:
+    return config_dir is None or (isinstance(config_dir, str) and MARK not in config_dir)
 
 
 def _chooses_part(key: str) -> bool:

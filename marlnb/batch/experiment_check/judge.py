@@ -14,7 +14,8 @@ from marlnb.experiment import Experiment
 
 _SEED = re.compile(r"seed=\d{1,9}")
 
-Words = tuple[str, ...]
+Request = tuple[tuple[str, ...], str | None]
+"""Overrides, and the folder of variants."""
 
 
 @dataclass(frozen=True)
@@ -43,35 +44,35 @@ class Judge:
 
     def __init__(self, time_limit_s: float) -> None:
         """`time_limit_s` is processor time, without that of the first experiment, which loads the options."""
-        self.late: set[Words] = set()
-        self._verdicts: dict[Words, Verdict] = {}
+        self.late: set[Request] = set()
+        self._verdicts: dict[Request, Verdict] = {}
         self._left_s = time_limit_s
 
     @property
     def n_experiments(self) -> int:
         return len(self._verdicts) + len(self.late)
 
-    def verdict(self, overrides: Sequence[str]) -> Verdict | None:
+    def verdict(self, overrides: Sequence[str], config_dir: str | None = None) -> Verdict | None:
         """None if no time is left. The seed does not matter: jobs that differ in nothing else are judged once."""
-        words = tuple("seed=0" if _SEED.fullmatch(word) else word for word in overrides)
-        if words not in self._verdicts:
+        request = tuple("seed=0" if _SEED.fullmatch(word) else word for word in overrides), config_dir
+        if request not in self._verdicts:
             if self._left_s < 0:
-                self.late.add(words)
+                self.late.add(request)
                 return None
             start = time.process_time()
             with redirect_stdout(sys.stderr):  # what modules of the user print at import
-                verdict = judge(words)
+                verdict = judge(*request)
             if self._verdicts:
                 self._left_s -= time.process_time() - start
-            self._verdicts[words] = verdict
-        return self._verdicts[words]
+            self._verdicts[request] = verdict
+        return self._verdicts[request]
 
 
-def judge(overrides: Sequence[str]) -> Verdict:
+def judge(overrides: Sequence[str], config_dir: str | None = None) -> Verdict:
     """Composes one experiment, and checks what does not depend on its environment."""
     composed = False
     try:
-        experiment = Experiment.compose(*overrides)
+        experiment = Experiment.compose(*overrides, config_dir=config_dir)
         composed = True
         experiment.check_without_env()
     except MarlnbError as error:

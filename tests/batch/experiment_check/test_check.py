@@ -82,6 +82,31 @@ def test_parts_that_do_not_fit_are_an_error_also_with_the_notebooks_own_paramete
         notes(short, seed=3)
 
 
+def test_the_variants_of_the_notebooks_own_folder_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder, name in (("one", "fast"), ("two", "slow")):
+        variant = tmp_path / folder / "algorithm" / f"{name}.yaml"
+        variant.parent.mkdir(parents=True)
+        variant.write_text("defaults: [mappo]\nlr: 0.01\n")
+    source = notebook(tmp_path / "a.ipynb", COMPOSE.replace('seed={seed}"', 'seed={seed}", config_dir="one"'))
+    assert notes(source, algorithm=["mappo", "fast"]) == []
+    with pytest.raises(ConfigError, match="job algorithm=slow, cell 2: no algorithm 'slow'"):
+        notes(source, algorithm=["fast", "slow"])
+    unknown = notebook(tmp_path / "b.ipynb", COMPOSE.replace('seed={seed}"', 'seed={seed}", config_dir=Path("one")'))
+    assert notes(unknown, algorithm="fast") == [
+        "cell 2: its experiment depends on results, so only the job can check it"
+    ]
+
+
+@pytest.mark.parametrize("choice", ['import os\nos.environ["MARLNB_CONFIG_DIR"] = "one"', "%env MARLNB_CONFIG_DIR=one"])
+def test_names_are_only_noted_where_the_notebook_chooses_the_folder_of_variants(tmp_path: Path, choice: str) -> None:
+    source = notebook(tmp_path / "a.ipynb", choice, COMPOSE)
+    (note,) = notes(source, algorithm=["mappo", "fast"])
+    assert note.startswith("cell 3 could not be checked: no algorithm 'fast'")
+    with pytest.raises(ConfigError, match="n_envs must be at least 1"):
+        notes(source, option="n_envs=0")
+
+
 def test_what_is_right_or_unknown_passes(tmp_path: Path) -> None:
     source = notebook(tmp_path / "a.ipynb", COMPOSE)
     assert notes(source, algorithm=["ippo", "qmix"], seed=range(300)) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ class Listener(Judge):
         super().__init__(time_limit_s=1.0)
         self.words: list[tuple[str, ...]] = []
 
-    def verdict(self, overrides: list[str]) -> Verdict:  # type: ignore[override]
+    def verdict(self, overrides: Sequence[str], config_dir: str | None = None) -> Verdict:
         self.words.append(tuple(overrides))
         return Verdict(error=ConfigError("bad") if "bad" in overrides else None)
 
