@@ -254,7 +254,10 @@ def _one_of(value: Any, choices: Sequence[Any], path: str) -> Any:
     for choice in choices:
         if value == choice and isinstance(value, bool) == isinstance(choice, bool):
             return choice
-    raise ConfigError(f"{path}: {unknown('choice', str(value), [str(choice) for choice in choices])}")
+    texts = [str(choice) for choice in choices]
+    if str(value) in texts:  # "1" where 1 is valid
+        raise ConfigError(f"{path} must be {' or '.join(map(repr, choices))}; got {shown(value)}")
+    raise ConfigError(f"{path}: {unknown('choice', str(value), texts)}")
 
 
 def _check_range(value: Any, path: str, metadata: Mapping[str, Any]) -> None:

@@ -175,7 +175,10 @@ def _axis(value: Any) -> Values | None:
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """A YAML loader that raises an error for a duplicate key, where the default keeps the last value."""
+    """A YAML loader that raises an error for a duplicate key, where the default keeps the last value.
+
+    It reads `1e-3` as a number, as JSON and YAML 1.2 do; the default reads a text.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]
@@ -183,3 +186,8 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         if duplicates:
             raise yaml.constructor.ConstructorError(None, None, f"{duplicates[0]!r} is given twice", node.start_mark)
         return super().construct_mapping(node, deep)
+
+
+_UniqueKeyLoader.add_implicit_resolver(  # type: ignore[no-untyped-call]
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)[eE][-+]?\d+$"), list("-+.0123456789")
+)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from marlnb.batch.sweep.json_values import shorten, to_json_value
 from marlnb.batch.sweep.parameter_types import type_of_annotation, type_of_default
@@ -21,6 +21,8 @@ from marlnb.values import check_value, describe
 
 TAG = "parameters"
 RUN = "run"  # the parameter that is set to the job's folder
+_PYTHON_NUMBER = re.compile(r"[+-]?(?=[._]*\d)[\d._]+([eE][+-]?\d+)?", re.ASCII)
+_CONSTANTS = {"none": "null", "true": "true", "false": "false"}
 _TYPE_COMMENT = re.compile(r"type:\s*(\S+)\s*(.*)")
 
 
@@ -57,14 +59,17 @@ class Parameter:
         """The value as JSON, converted to the parameter's type: 3.0 and "3_000" become whole numbers for one.
 
         Raises:
-            ConfigError: the value does not have the parameter's type, or it is the text "none" for a default of None.
+            ConfigError: the value does not have the parameter's type; or that is unknown, and the value is a text that
+                Python reads as a value, such as "None", "False" or "1_000".
         """
         path = f"parameter {self.name!r}"
         json_value = to_json_value(self._as_number(value), path)
-        if self.kind is Any and self.is_literal and self.default is None and _is_none(json_value):
+        if self.kind is Any and (json_text := _json_of_python(json_value)):
+            default = f" = {shorten(self.code, 60)}" if self.code else ""
             raise ConfigError(
-                f"{path}: {json_value!r} would be a text; write None as null: -p {self.name}=null. "
-                f"If you want the text, annotate the parameter: {self.name}: str | None = None"
+                f"{path}: {json_value!r} would be a text; write {json_value.strip()} as {json_text}: "
+                f"-p {self.name}={json_text}. If you want the text, annotate the parameter: {self.name}: "
+                f"str | None{default}"
             )
         try:
             return to_json_value(check_value(json_value, self.kind, path, field()), path)
@@ -73,23 +78,23 @@ class Parameter:
 
     @property
     def _kinds(self) -> tuple[Any, ...]:
-        """The types of a union, or the only type."""
-        return get_args(self.kind) if get_origin(self.kind) in (Union, UnionType) else (self.kind,)
+        """The types of a union, the choices of a Literal, or the only type."""
+        return get_args(self.kind) if get_origin(self.kind) in (Union, UnionType, Literal) else (self.kind,)
 
     def _as_number(self, value: Any) -> Any:
         """Reads numbers in Python's notation, which JSON or YAML read as text: `1_000_000`, `.5`, `1e-3`.
 
         So where a number is one of several types, as `int | None`, but not where a text is one too.
         """
-        is_number = isinstance(value, str) and {int, float} & {*self._kinds} and str not in self._kinds
-        for read in (int, float) if is_number else ():
+        is_number = any(kind in (int, float) for kind in self._kinds) and str not in self._kinds
+        for read in (int, float) if is_number and isinstance(value, str) else ():
             with suppress(ValueError):
                 return read(value)
         return value
 
     def _hint(self, value: Any) -> str:
         default = f" (its default is {shorten(self.code, 60)})" if self.code else ""
-        if type(None) in self._kinds and _is_none(value):
+        if (None in self._kinds or type(None) in self._kinds) and _json_of_python(value) == "null":
             return f"{default}; write none as null: -p {self.name}=null"
         if self.kind is str and value is not None:
             text = json.dumps(value if isinstance(value, str) else json.dumps(value), ensure_ascii=False)
@@ -186,9 +191,19 @@ def split_assignments(texts: Sequence[str], option: str = "-p") -> Iterator[tupl
         yield name, value
 
 
-def _is_none(value: Any) -> bool:
-    """Whether it is Python's None as a text, which JSON reads only as null."""
-    return isinstance(value, str) and value.strip().lower() == "none"
+def _json_of_python(value: Any) -> str:
+    """How JSON writes what Python reads in a text: `null` for "None", `1000` for "1_000"; empty for other values.
+
+    Empty for "5" or "true" too: without quotes JSON would read these, so they are meant as texts.
+    """
+    word = value.strip() if isinstance(value, str) else ""
+    with suppress(ValueError, RecursionError):
+        json.loads(word)
+        return ""
+    if _PYTHON_NUMBER.fullmatch(word):
+        with suppress(SyntaxError, ValueError):
+            return json.dumps(ast.literal_eval(word))
+    return _CONSTANTS.get(word.lower(), "")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -160,8 +161,15 @@ def test_numbers_where_the_annotation_has_several_types(tmp_path: Path, kind: st
         (
             "x = None",
             "none",
-            "'none' would be a text; write None as null: -p x=null.* annotate .* x: str | None = None",
+            "'none' would be a text; write none as null: -p x=null.* annotate .* x: str | None = None",
         ),
+        ("x = 2**10", "None", "'None' would be a text; write None as null: -p x=null.* annotate .* x: str | None = 2"),
+        (
+            "x: Literal[1, 2, None] = 1",
+            "none",
+            r"no choice 'none'.* \(its default is 1\); write none as null: -p x=null",
+        ),
+        ("x: Literal[1, 2, None] = 1", "None", "must be 1 or 2 or None; got 'None' .*; write none as null: -p x=null"),
     ],
 )
 def test_none_is_written_as_null(tmp_path: Path, code: str, text: str, message: str) -> None:
@@ -169,3 +177,64 @@ def test_none_is_written_as_null(tmp_path: Path, code: str, text: str, message: 
     with pytest.raises(ConfigError, match=message.replace("|", r"\|")):
         make_sweep(source, values_of_texts([f"x={text}"]))
     assert make_sweep(source, values_of_texts(["x=null"])).fixed == {"x": None}
+
+
+@pytest.mark.parametrize("code", ["x = None", "x = 2**10", "x: Path = None", "x = b''"])
+@pytest.mark.parametrize(
+    ("text", "json_text"),
+    [
+        *(("False", "false"), ("TRUE", "true"), (" None", "null")),
+        *(("1_000", "1000"), (".5", "0.5"), ("-1_0.5e-1", "-1.05"), ("+3", "3"), ("2.", "2.0")),
+    ],
+)
+def test_what_python_reads_is_no_text_where_the_type_is_unknown(
+    tmp_path: Path, code: str, text: str, json_text: str
+) -> None:
+    source = notebook(tmp_path / "a.ipynb", f'run = ""\n{code}')
+    message = (
+        rf"'{re.escape(text)}' would be a text; write {re.escape(text.strip())} as {json_text}: -p x={json_text}\."
+    )
+    with pytest.raises(ConfigError, match=message):
+        make_sweep(source, values_of_texts([f"x={text}"]))
+    with pytest.raises(ConfigError, match=message):
+        job_parameters(source, parse_parameters([f"x={text}"]), tmp_path / "job")
+    assert make_sweep(source, values_of_texts([f"x={json_text}"])).fixed == {"x": json.loads(json_text)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "5",
+        "1e-3",
+        "true",
+        "null",
+        "nan",
+        "007",
+        "1.2.3",
+        "...",
+        "1...",
+        "_1",
+        ".",
+        "",
+        "Falsehood",
+        "0x1f",
+        "-",
+        "1.5e-1_0",
+    ],
+)
+def test_other_texts_arrive_as_texts(tmp_path: Path, text: str) -> None:
+    source = notebook(tmp_path / "a.ipynb", 'run = ""\nx = None')
+    assert make_sweep(source, values_of_texts([f"x={json.dumps(text)}"])).fixed == {"x": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("1e-3", 0.001), ("1.5e6", 1.5e6), ("-.5E+2", -50.0), ("3", 3), ("1_000", 1000), ("1.", 1.0)),
+        *(('"1e-3"', "1e-3"), ("e5", "e5"), ("1e", "1e"), ("1.2e3.4", "1.2e3.4")),
+    ],
+)
+def test_numbers_in_a_file(tmp_path: Path, text: str, value: object) -> None:
+    (tmp_path / "sweep.yaml").write_text(f"x: {text}\n", encoding="utf-8")
+    source = notebook(tmp_path / "a.ipynb", 'run = ""\nx = None')
+    assert repr(make_sweep(source, values_of_file(tmp_path / "sweep.yaml")).fixed) == repr({"x": value})

@@ -27,6 +27,7 @@ pair: tuple[int, float] = (1, 2.5)
 text = "# no comment"
 name: str | None = None
 mode: Literal["fast", "slow"] = "fast"
+level: Literal[1, 2] = 1
 extra = {
     "a": 1,  # first
 }  # a mapping
@@ -58,6 +59,7 @@ def test_name_default_type_and_help(tmp_path: Path) -> None:
         "text": ('"# no comment"', "a text", ""),
         "name": ("None", "a text or none", ""),
         "mode": ('"fast"', "'fast' or 'slow'", ""),
+        "level": ("1", "1 or 2", ""),
         "extra": ('{\n    "a": 1,  # first\n}', "a mapping", "a mapping"),
         "flag": ("False", "true or false", ""),
         "needed": ("", "a whole number", ""),
@@ -128,6 +130,7 @@ def test_values_arrive_in_the_form_that_is_taken(tmp_path: Path, name: str, valu
         ("hidden", [64, "x"], r"parameter 'hidden'\[1\] must be a whole number; got 'x'"),
         ("extra", [1], "must be a mapping"),
         ("mode", "slwo", "no choice 'slwo'; did you mean 'slow'"),
+        ("level", "1", "parameter 'level' must be 1 or 2; got '1'"),
         ("lerning", 1, r"no parameter 'lerning' of a\.ipynb"),
         ("hiden", 1, "did you mean 'hidden'"),
     ],
