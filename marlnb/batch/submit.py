@@ -133,7 +133,7 @@ def plan_submission(
         profile = _find_profile(folder, on, profile_overrides)
         batch = Batch.create(folder, source, sweep, profile, then=report, update_notebook=update_notebook, write=False)
     find_kernel(source)
-    notes = check_experiments(source, batch.sweep)
+    notes = check_experiments(source, batch.sweep, batch.cwd)
     if (batch.path / BATCH).is_file() and (before := Batch.open(batch.path).cwd) != batch.cwd:
         notes.append(f"the jobs run in {batch.cwd}, since their working folder {before} does not exist any more")
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ MAX_JOBS = 200  # whose notebooks are followed
 MAX_LINES = 5
 
 
-def check_experiments(notebook: Path, sweep: Sweep) -> list[str]:
+def check_experiments(notebook: Path, sweep: Sweep, cwd: Path) -> list[str]:
     """Composes the experiments that the notebook would compose in each job, without training, reading or writing.
+
+    They are composed in `cwd`, the jobs' working folder, to which `./conf` and other relative paths belong.
 
     An unknown name or option counts only if the cell composes something valid with the notebook's own defaults and the
     error is not there with the defaults too: a notebook may define the environments or variants that it uses. Names
@@ -34,9 +38,12 @@ def check_experiments(notebook: Path, sweep: Sweep) -> list[str]:
     cells = read_cells(notebook)
     if not any(statement.composes for cell in cells for statement in cell.statements):
         return []
+    if not cwd.is_dir():
+        return [f"the experiments were not checked, since the jobs' working folder {cwd} does not exist"]
     judge = Judge(TIME_LIMIT_S)
-    baseline = follow(cells, {}, judge)
-    jobs = {name: follow(cells, values, judge) for name, values in _chosen_jobs(sweep).items()}
+    with _working_folder(cwd):
+        baseline = follow(cells, {}, judge)
+        jobs = {name: follow(cells, values, judge) for name, values in _chosen_jobs(sweep).items()}
     errors, notes = _errors(cells, baseline, jobs, names_jobs=bool(sweep.axes))
     unused_errors, unused_notes = _unused(baseline, jobs)
     if errors := [*errors, *unused_errors]:
@@ -47,6 +54,17 @@ def check_experiments(notebook: Path, sweep: Sweep) -> list[str]:
     if n_late := len(judge.late):
         notes.append(f"{count(n_late, 'experiment')} of {judge.n_experiments} were not checked, to save time")
     return list(dict.fromkeys([*unused_notes, *notes]))[:MAX_LINES]
+
+
+@contextmanager
+def _working_folder(folder: Path) -> Iterator[None]:
+    before = os.open(os.curdir, os.O_RDONLY)  # not its path: it may have been deleted
+    try:
+        os.chdir(folder)
+        yield
+    finally:
+        os.fchdir(before)
+        os.close(before)
 
 
 def _errors(

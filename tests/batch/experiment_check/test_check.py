@@ -36,8 +36,8 @@ def notebook(path: Path, *cells: str) -> Path:
     return path
 
 
-def notes(source: Path, **values: Any) -> list[str]:
-    return check_experiments(source, make_sweep(source, values_of_python(values)))
+def notes(source: Path, *, cwd: Path = NOTEBOOKS, **values: Any) -> list[str]:
+    return check_experiments(source, make_sweep(source, values_of_python(values)), cwd)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +120,22 @@ def test_what_is_right_or_unknown_passes(tmp_path: Path) -> None:
     depends = notebook(tmp_path / "c.ipynb", 'env = found()\nmnb.Experiment.compose(f"env={env}")')
     assert notes(depends) == ["cell 2: its experiment depends on results, so only the job can check it"]
     assert notes(notebook(tmp_path / "d.ipynb", "print(1)")) == []
+
+
+def test_variants_belong_to_the_working_folder_of_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    variants = tmp_path / "project" / "conf" / "algorithm"
+    variants.mkdir(parents=True)
+    (variants / "fast.yaml").write_text("defaults: [mappo]\nlr: 0.01\n")
+    (tmp_path / "elsewhere").mkdir()
+    source = notebook(tmp_path / "a.ipynb", COMPOSE)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert notes(source, cwd=tmp_path / "project", algorithm=["mappo", "fast"]) == []
+    monkeypatch.chdir(tmp_path / "project")
+    with pytest.raises(ConfigError, match="no algorithm 'fast'"):
+        notes(source, cwd=tmp_path / "elsewhere", algorithm="fast")
+    assert Path.cwd() == tmp_path / "project"
+    (note,) = notes(source, cwd=tmp_path / "deleted")
+    assert note.startswith("the experiments were not checked")
 
 
 def test_a_dry_run_where_slurm_belongs_to_no_cluster_shows_the_script(
