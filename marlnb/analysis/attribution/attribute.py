@@ -60,6 +60,8 @@ def attribute(
         ShapeError: the baseline does not broadcast.
     """
     recording = opened_recording(recording)
+    if overrides.get("episodes") is not None:
+        overrides["episodes"] = tuple(recording.episode_numbers(overrides["episodes"]))
     config = resolve_config(AttributionConfig, config, overrides)
     source = RowSource(recording, config.group)
     spec = source.env.group(config.group)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -79,7 +79,9 @@ class AttributionConfig:
         "environment's state, with observations held fixed); none: state for a critic that reads nothing else, all for "
         "other values and for actors that read other agents' observations (gnn), own otherwise",
     )
-    episodes: tuple[int, ...] | None = option(None, help="numbers of the explained episodes; none: all")
+    episodes: tuple[int, ...] | None = option(
+        None, help="numbers of the explained episodes, in Python also a mask; none: all"
+    )
     checkpoint: int | None = option(None, help="iteration, where the recording spans several checkpoints")
     steps: tuple[int, ...] | None = option(None, help="steps explained, counted from each episode's start; none: all")
     rows: str | None = option(
@@ -96,10 +98,10 @@ class AttributionConfig:
     seed: int = option(0, help="of everything that is drawn")
 
     def __post_init__(self) -> None:
-        for name in ("episodes", "steps"):  # ranges and arrays
+        for name in ("episodes", "steps"):  # single numbers, ranges and arrays
             value = getattr(self, name)
             if value is not None and not isinstance(value, tuple):
-                object.__setattr__(self, name, tuple(value))
+                object.__setattr__(self, name, tuple(value) if isinstance(value, Iterable) else (value,))
         if isinstance(self.features, Mapping):
             features = {name: glob if isinstance(glob, str) else tuple(glob) for name, glob in self.features.items()}
             object.__setattr__(self, "features", features)

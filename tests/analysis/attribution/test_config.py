@@ -13,7 +13,7 @@ from marlnb.analysis.attribution.config import AttributionConfig
 from marlnb.analysis.attribution.methods import METHODS
 from marlnb.cli.options import config_from
 from marlnb.cli.recordings.attribute import add_arguments, default_prefix
-from marlnb.errors import ConfigError
+from marlnb.errors import ConfigError, RecordingError
 from marlnb.recording.file.reader import Recording
 
 
@@ -80,3 +80,13 @@ def test_a_config_and_its_overrides_equal_keywords(recording: Recording) -> None
     by_config = attribute(recording, config, n_steps=3, progress=False)
     by_keywords = attribute(recording, group="listener", method="saliency", episodes=[0], progress=False)
     np.testing.assert_array_equal(by_config.values, by_keywords.values)
+
+
+def test_episodes_are_numbers_or_a_mask_and_one_number_is_one_episode(recording: Recording) -> None:
+    options = {"group": "listener", "method": "saliency", "steps": 3, "progress": False}
+    by_number = attribute(recording, episodes=[1], **options)  # type: ignore[arg-type]
+    assert by_number.episode.tolist() == [1] and by_number.t.tolist() == [3]
+    for episodes in (1, np.arange(60) == 1, slice(1, 2)):
+        np.testing.assert_array_equal(attribute(recording, episodes=episodes, **options).values, by_number.values)
+    with pytest.raises(RecordingError, match="a mask of 60 booleans"):
+        attribute(recording, episodes=np.ones(3, bool), **options)

@@ -14,7 +14,7 @@ from marlnb.analysis.attribution.attribute import attribute
 from marlnb.analysis.communication.counterfactuals import counterfactuals_of
 from marlnb.analysis.communication.divergence import Divergence
 from marlnb.analysis.communication.feature_sources import features_about
-from marlnb.analysis.communication.influence import influence
+from marlnb.analysis.communication.influence import Through, influence
 from marlnb.analysis.communication.influence_result import Influence, over_episodes
 from marlnb.analysis.data.rows import Rows
 from marlnb.errors import AnalysisError
@@ -40,6 +40,16 @@ def test_attribution_to_the_speakers_message(recording: Recording) -> None:
     by_hand = attribute(recording, group="listener").values[:, 0, 8:].sum(-1)
     value, low, high = result.of("listener_0", "speaker_0")
     assert value == pytest.approx(np.abs(by_hand).mean(), rel=1e-4) and low < value < high
+
+
+@pytest.mark.parametrize("through", ["observation", "critic"])
+def test_a_mask_chooses_episodes(recording: Recording, through: Through) -> None:
+    by_number, by_mask = (
+        influence(recording, through, n_steps=2, episodes=episodes, progress=False)
+        for episodes in (range(20), np.arange(60) < 20)
+    )
+    assert by_mask.n_episodes == 20
+    np.testing.assert_array_equal(by_mask.values, by_number.values)
 
 
 def test_other_messages_change_the_listeners_actions(talk: Recording, run: Run) -> None:
