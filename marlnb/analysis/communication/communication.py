@@ -21,7 +21,7 @@ from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
 from marlnb.analysis.data.labels import Label, rows_later
 from marlnb.analysis.data.row_values import RowValues, row_values
 from marlnb.analysis.data.rows import Rows, RowSource
-from marlnb.analysis.data.views import Units
+from marlnb.analysis.data.views import Units, chosen_names
 from marlnb.analysis.results import few_episodes_warning
 from marlnb.analysis.stats.bootstrap import Interval, bootstrap_weights, episode_index, percentile_interval
 from marlnb.analysis.stats.mutual_information import MutualInformation, counts, mutual_information
@@ -45,7 +45,7 @@ def communication(
     listener: str,
     goal: Label,
     message: Label = "action",
-    message_features: Sequence[str] | None = None,
+    message_features: str | Sequence[str] | None = None,
     lag: int = 1,
     speaker_action: Label | None = None,
     listener_action: Label = "action",
@@ -66,8 +66,8 @@ def communication(
         listener: the listener's name.
         goal: what the speaker should tell, discrete: a label of the recording or of an agent, as in `decode`.
         message: what the speaker says, discrete: its `action`, or a label or feature.
-        message_features: the listener's observation features that hold the message; None: those named `message_*` or
-            `<speaker>_message_*`. `()` leaves out the causal influence.
+        message_features: one or several of the listener's observation features, which hold the message; None: those
+            named `message_*` or `<speaker>_message_*`. `()` leaves out the causal influence.
         lag: steps until the listener acts on the message.
         speaker_action: another action of the speaker, for speaker consistency.
         listener_action: what the listener does, discrete: its `action`, or a label, as one component of its action. If
@@ -261,7 +261,7 @@ def _causal_influence(
     recording: Recording,
     of_listener: Units,
     received: np.ndarray,
-    message_features: Sequence[str] | None,
+    message_features: str | Sequence[str] | None,
     speaker: str,
     policies: Mapping[str, Policy] | None,
     checkpoint: int | None,
@@ -272,18 +272,16 @@ def _causal_influence(
     if message_features is None:
         from_speaker = [name for name in names if name.startswith(f"{speaker}_message")]
         message_features = from_speaker or [name for name in names if name.startswith("message")]
-    for name in message_features:
-        if name not in names:
-            raise AnalysisError(unknown(f"feature that {of_listener.agent} observes", name, names))
     if not message_features:
         return None, ("no causal influence: no feature of the listener's observation is named as a message",)
+    chosen = chosen_names(f"feature that {of_listener.agent} observes", message_features, names)
     action = source.env.group(source.group).action
     if action.kind != "discrete":
         return None, (f"no causal influence: it needs discrete actions; these are {action.kind}",)
     policy = (policies or source.policies(checkpoint))[source.group]
     if policy.cross_agent and (missing := source.missing_agents()):
         return None, (f"no causal influence: the listener's network reads agents that were not recorded: {missing}",)
-    features = np.array([names.index(name) for name in message_features])
+    features = np.array([names.index(name) for name in chosen])
     rows = Rows(of_listener.index[received], of_listener.episode[received], of_listener.t[received])
     return causal_influence(ReceivedMessages(source, of_listener.agent_index, features, rows), policy)
 

@@ -81,8 +81,8 @@ def influence(
         batch_size: rows at once.
         progress: show how many rows of agents are explained, if it takes more than two seconds.
     Raises:
-        AnalysisError: an unknown `through`, measure or group; features whose source is ambiguous; no agent that receives
-            messages; a group without a critic; n_counterfactuals below 1.
+        AnalysisError: an unknown `through`, measure or group; features whose source is ambiguous; no agent that
+            receives messages; a group without a critic; n_counterfactuals below 1.
     """
     recording = opened_recording(recording)
     _check_question(recording, through, group, to, target, measure, n_counterfactuals)

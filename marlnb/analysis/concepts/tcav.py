@@ -36,7 +36,7 @@ from marlnb.analysis.concepts.concept_effect import (
 from marlnb.analysis.concepts.result import ConceptScore, Tcav, corrected_for_agents
 from marlnb.analysis.concepts.tcav_score import concept_vector, score_p_value, tcav_score
 from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
-from marlnb.analysis.data.labels import Label, Labels, resolve_label
+from marlnb.analysis.data.labels import Label, Labels, SeveralLabels, label_list, resolve_label
 from marlnb.analysis.data.missing_labels import MissingLabels
 from marlnb.analysis.data.rows import RowBatch, RowSource
 from marlnb.analysis.decoding.linear_decoder import DirectionKind
@@ -67,7 +67,7 @@ def concept_activation(
     value: str | int | None = None,
     agent: str | None = None,
     where: Label | None = None,
-    controlling_for: Sequence[Label] = (),
+    controlling_for: SeveralLabels = (),
     kind: DirectionKind = "filter",
     n_runs: int = 20,
     n_shuffles: int = 400,
@@ -95,8 +95,8 @@ def concept_activation(
         target: as in `attribute`.
         agent: the agent's name; None for all agents of the site.
         where: a label that is true at the rows of which the score is the share; None for all.
-        controlling_for: labels of other concepts that are held fixed: their linear effect on the units is removed
-            first. Otherwise a concept that correlates with one that is used appears to be used.
+        controlling_for: one or several labels of other concepts that are held fixed: their linear effect on the units
+            is removed first. Otherwise a concept that correlates with one that is used appears to be used.
         kind: filter: the classifier's weights, as in the paper; pattern: the difference of means, which does not depend
             on units that only cancel noise (Pahde et al. 2022).
         n_runs: classifiers of the concept, and as many of random concepts.
@@ -128,7 +128,7 @@ def concept_activation(
     activations = source.activations(site, rows)
     agents = _agents_at(recording, site, agent)
     concept_name = labels.name if value is None else f"{labels.name} = {value}"
-    controls = [resolve_label(source, rows, label) for label in controlling_for]
+    controls = [resolve_label(source, rows, label) for label in label_list(controlling_for)]
     warnings: list[str] = []
     score_warnings: list[str] = []
     scores, missing = [], MissingLabels()

@@ -55,7 +55,7 @@ class ActivationStream:
         self.source = RowSource(recording, group_of(site))
         self.array = recording[site]
         self.recording, self.site, self.seed = recording, site, seed
-        self.agents = tuple(site_agents(recording, site, [agent] if isinstance(agent, str) else agent))
+        self.agents = tuple(site_agents(recording, site, agent))
         self._check_shared_network()
         self._site_columns = [list(self.array.labels["agent"]).index(name) for name in self.agents]
         self._group_columns = [self.source.agents.index(name) for name in self.agents]

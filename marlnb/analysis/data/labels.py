@@ -18,10 +18,16 @@ if TYPE_CHECKING:
 
 AgentLabel = tuple[str, str] | tuple[str, str, str | int]
 Label = str | np.ndarray | AgentLabel | Callable[["Recording"], np.ndarray]
+SeveralLabels = Label | Sequence[Label]
+"""One label or several; a tuple holds several."""
 MAX_CLASS_LIKE_VALUES = 10
 ALWAYS_KNOWN = ("alive", "acting")  # also of an agent that is dead
 FIELD_LABELS = ("action", "reward", "return_to_go")
 TIME = "t"
+
+
+def label_list(labels: SeveralLabels) -> list[Label]:
+    return [labels] if isinstance(labels, str | np.ndarray) or callable(labels) else [*labels]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -162,7 +162,7 @@ def match_recorded_sites(recording: Recording, patterns: str | Sequence[str]) ->
     """Recorded sites by name or glob, without duplicates, in the recording's order.
 
     Raises:
-        AnalysisError: a pattern that matches none.
+        AnalysisError: a pattern that matches none, or an empty list.
     """
     matches = set[str]()
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
@@ -170,20 +170,40 @@ def match_recorded_sites(recording: Recording, patterns: str | Sequence[str]) ->
         if not names:
             raise AnalysisError(unknown("recorded site", pattern, recording.sites))
         matches.update(names)
+    if not matches:
+        raise AnalysisError(empty_list("recorded site", recording.sites))
     return [name for name in recording.sites if name in matches]
 
 
-def site_agents(recording: Recording, site: str, agents: Sequence[str] | None) -> list[str]:
+def chosen_names(kind: str, names: str | Iterable[str], valid: Iterable[str]) -> list[str]:
+    """One name, or several, as a list.
+
+    Args:
+        kind: what they name, as for `unknown`: "agent at 'listener/actor/hidden_1'".
+    Raises:
+        AnalysisError: a name is not valid, or the list is empty.
+    """
+    chosen, valid = [names] if isinstance(names, str) else list(names), list(valid)
+    for name in chosen:
+        if name not in valid:
+            raise AnalysisError(unknown(kind, name, valid))
+    if not chosen:
+        raise AnalysisError(empty_list(kind, valid))
+    return chosen
+
+
+def empty_list(kind: str, valid: Iterable[str]) -> str:
+    return f"an empty list chooses no {kind}. Valid: {', '.join(valid)}"
+
+
+def site_agents(recording: Recording, site: str, agents: str | Iterable[str] | None) -> list[str]:
     """The recorded agents that a site belongs to, or the requested ones among them.
 
     Raises:
-        AnalysisError: the site does not belong to a requested agent.
+        AnalysisError: the site does not belong to a requested agent, or none is requested.
     """
     available = list(recording[site].labels["agent"])
-    for agent in agents or ():
-        if agent not in available:
-            raise AnalysisError(unknown(f"agent at {site!r}", agent, available))
-    return available if agents is None else list(agents)
+    return available if agents is None else chosen_names(f"agent at {site!r}", agents, available)
 
 
 def _resolve_agent(requested: str | None, available: Sequence[str], site: str) -> str:

@@ -20,7 +20,7 @@ from marlnb.analysis.data.policy_activations import (
 )
 from marlnb.analysis.data.row_condition import Condition, rows_name, rows_note, rows_where
 from marlnb.analysis.data.rows import Rows, RowSource
-from marlnb.analysis.data.views import match_recorded_sites
+from marlnb.analysis.data.views import chosen_names, match_recorded_sites
 from marlnb.analysis.decoding.problem import (
     At,
     DecodingOutcome,
@@ -36,7 +36,7 @@ from marlnb.analysis.decoding.result import Decoding, corrected_together
 from marlnb.analysis.decoding.streaming import solve_streaming
 from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.stats.linear_models import Kind, episode_folds
-from marlnb.errors import AnalysisError, unknown
+from marlnb.errors import AnalysisError
 from marlnb.models.hooks.sites import group_of
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.opened import RecordingLike, opened_recording
@@ -104,10 +104,11 @@ def decode(
             more than two seconds.
     Raises:
         ConfigError: a number out of range.
-        AnalysisError: unknown site, label or agent; too few episodes for the folds; a label that never varies; a
-            constant site; a recording of several checkpoints with none chosen. With several sites, agents or offsets,
-            problems that fail are skipped and listed in the result's warnings. Unknown names in `rows` or `given`, no
-            rows that meet the condition, or `given` for a site that is streamed. Several time steps in `at`.
+        AnalysisError: unknown site, label or agent, or an empty list of them; too few episodes for the folds; a label
+            that never varies; a constant site; a recording of several checkpoints with none chosen. With several sites,
+            agents or offsets, problems that fail are skipped and listed in the result's warnings. Unknown names in
+            `rows` or `given`, no rows that meet the condition, or `given` for a site that is streamed. Several time
+            steps in `at`.
     """
     recording = opened_recording(recording)
     folds, n_shuffles = checked_number(folds, int, "folds", ge=2), checked_number(n_shuffles, int, "n_shuffles", ge=1)
@@ -115,6 +116,8 @@ def decode(
     offsets = tuple(
         checked_number(each, int, "offset") for each in (offset if isinstance(offset, Iterable) else [offset])
     )
+    if not offsets:
+        raise AnalysisError("offset=[] chooses no offset: leave it out, or give steps")
     if not (at in ("all", "each") if isinstance(at, str) else isinstance(at, Real)):
         raise AnalysisError(f"expected at='all', at='each' or one time step; got at={at!r}")
     sites = match_recorded_sites(recording, site)
@@ -299,14 +302,6 @@ def _match_agents(
     recording: Recording, sources: dict[str, RowSource], sites: Sequence[str], agent: str | Sequence[str] | None
 ) -> list[str]:
     """The requested agents; None: all agents of any of the sites."""
-    members = [member for name, source in sources.items() for member in source.env.group(name).agents]
-    bearers = {name for site in sites for name in recording[site].labels["agent"]}
-    if agent is None:
-        return [member for member in members if member in bearers]
-    requested = [agent] if isinstance(agent, str) else list(agent)
-    for name in requested:
-        if name not in members:
-            raise AnalysisError(unknown(f"agent of group {', '.join(sources)!r}", name, members))
-        if name not in bearers:
-            raise AnalysisError(unknown(f"agent at {', '.join(sites)!r}", name, bearers))
-    return requested
+    at_sites = {name for site in sites for name in recording[site].labels["agent"]}
+    valid = [name for source in sources.values() for name in source.agents if name in at_sites]
+    return valid if agent is None else chosen_names(f"agent at {', '.join(sites)!r}", agent, valid)

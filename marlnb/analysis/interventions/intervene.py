@@ -23,7 +23,7 @@ from marlnb.envs.external.interface import publish_evaluation
 from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import AnalysisError, ConfigError, shown, unknown
 from marlnb.models.hooks.apply_edits import edit_targets
-from marlnb.models.hooks.edit import Edit, edit_list, plain
+from marlnb.models.hooks.edit import Edit, plain
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import EnvSpec
 from marlnb.training.policies.compatibility import check_fit, check_group_fit
@@ -31,7 +31,7 @@ from marlnb.training.policies.evaluation import check_episodes, choose_n_envs
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run_folder import Which
-from marlnb.training.runs.saved_edits import load_edits, save_edits, write_result
+from marlnb.training.runs.saved_edits import resolve_edits, save_edits, write_result
 from marlnb.values import checked_number
 
 MAX_INTERVENTION_ENVS = 256
@@ -94,7 +94,7 @@ def intervene(
     Source: Pearl 2001, Direct and Indirect Effects (arXiv:1301.2300).
     """
     policy_source = as_policy_source(policy_source)
-    edits = _resolve_edits(policy_source, edits)
+    edits = resolve_edits(policy_source, edits)
     _check(edits, partners, episodes, seed, n_envs, intervals)
     strengths = None if strengths is None else _checked_strengths(strengths)
     edits_by_arm = _at_strengths(edits, strengths)
@@ -150,12 +150,6 @@ def intervene(
         save_edits(policy_source, save, edits, note=note, replace=True)
         write_result(policy_source, save, "intervention", result.to_json())
     return result
-
-
-def _resolve_edits(policy_source: PolicySource, edits: Edit | Sequence[Edit] | str) -> Sequence[Edit]:
-    if isinstance(edits, str):
-        return load_edits(policy_source, edits)
-    return edit_list(edits)
 
 
 def _check(

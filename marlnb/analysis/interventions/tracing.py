@@ -18,6 +18,7 @@ from torch import Tensor
 
 from marlnb.analysis.data.duplicate_episodes import duplicate_warnings, episode_hashes
 from marlnb.analysis.data.trajectories import Trajectories
+from marlnb.analysis.data.views import chosen_names
 from marlnb.analysis.interventions.intervene import MAX_INTERVENTION_ENVS
 from marlnb.analysis.interventions.tracing_result import Tracing
 from marlnb.analysis.interventions.tracing_rollouts import Restore, Rollouts
@@ -33,6 +34,7 @@ from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.hooks.sites import OBSERVATION, Site, match_sites
 from marlnb.models.policies.policy import Policy
+from marlnb.recording.file.episode_index import integers_of
 from marlnb.recording.file.opened import opened_if_file
 from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.recorded_env import check_env
@@ -43,6 +45,7 @@ from marlnb.training.policies.compatibility import check_fit
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.run import Origin
 from marlnb.training.runs.run_folder import Which
+from marlnb.training.runs.saved_edits import resolve_edits
 
 N_BOOTSTRAP = 1000
 MAX_ROUNDING = 1e-6
@@ -53,13 +56,13 @@ OUTCOMES = ("return", "actions")
 @closing_pools()
 def trace(
     policy_source: PolicySourceLike | Recording,
-    corruption: Edit | Sequence[Edit],
+    corruption: Edit | Sequence[Edit] | str,
     *,
     outcome: str = "return",
     group: str | None = None,
     sites: str | Sequence[str] = "*/actor/*",
-    agents: Sequence[str] | None = None,
-    times: Sequence[int] | None = None,
+    agents: str | Sequence[str] | None = None,
+    times: int | Sequence[int] | None = None,
     span: int = 1,
     episodes: int = 64,
     seed: int = 1000,
@@ -76,20 +79,21 @@ def trace(
         policy_source: a run, its folder, or other agents; or a recording or its path, whose checkpoint and finished
             episodes (the first `episodes` of them) are then played again. Its actions must be greedy, without edits.
         corruption: edits, active at every step or in their own windows: another message
-            (`PermuteChannel("listener")`), another goal (`PermuteChannel("speaker", units="goal_*")`), no message.
+            (`PermuteChannel("listener")`), another goal (`PermuteChannel("speaker", units="goal_*")`), no message. Or
+            the name under which some were saved with the run.
         outcome: "return", the mean return of `group`; "actions", how close its action distributions are to the clean
             ones at equal steps (total variation, or KL for continuous actions).
         group: whose outcome. None: of "actions" the mean over all groups; of "return" that of all agents, where every
             group has the same one.
         sites: globs over site names; `<group>/observation` may be among them.
-        agents: names; None for all.
-        times: first steps of the restored windows; None: every `span` steps of the longest episode.
+        agents: one name or several; None for all.
+        times: first steps of the restored windows, one or several; None: every `span` steps of the longest episode.
         span: restored steps in each window.
         episodes: how many to play, 2 to 256, stepped at once.
         progress: show how many cells of the grid are done, if it takes more than two seconds.
     Raises:
-        AnalysisError: an unknown outcome, group or agent, a recording that cannot be played again, or no group= where
-            groups have different returns, whose mean would say nothing.
+        AnalysisError: an unknown outcome, group or agent, no agent, a recording that cannot be played again, or no
+            group= where groups have different returns, whose mean would say nothing.
         ConfigError: episodes or span out of range.
         RecordingError: the weights or the environment differ from those recorded; an episode has no known start.
         SiteError: a pattern that matches no site.
@@ -103,7 +107,7 @@ def trace(
     policy_source = as_policy_source(policy_source)
     origin = policy_source.origin(checkpoint)
     policies = policy_source.policies(origin.iteration)
-    edits = [corruption] if isinstance(corruption, Edit) else list(corruption)
+    edits = resolve_edits(policy_source, corruption)
     lines = _grid_lines(policies, sites, agents)
     with policy_source.build_env(episodes, env=env) as built:
         check_fit(policy_source.spec, built.spec)
@@ -112,7 +116,8 @@ def trace(
         if group is None and outcome == "return":
             _check_same_returns(rollouts.clean)
         corrupted = rollouts.score(edits)
-        starts = list(times) if times is not None else list(range(0, len(rollouts.clean.in_episode), span))
+        n_steps = len(rollouts.clean.in_episode)
+        starts = list(range(0, n_steps, span)) if times is None else integers_of(times, None, "times")
         with AnalysisProgress("tracing", "cells", len(lines) * len(starts), shown=progress) as shown:
             scores = _restored_scores(rollouts, edits, lines, starts, span, shown)
     clean = rollouts.clean_score
@@ -204,7 +209,7 @@ def _restored_scores(
 
 
 def _grid_lines(
-    policies: Mapping[str, Policy], patterns: str | Sequence[str], agents: Sequence[str] | None
+    policies: Mapping[str, Policy], patterns: str | Sequence[str], agents: str | Sequence[str] | None
 ) -> list[tuple[str, str]]:
     """(site, agent) of each line of the grid: observations first, then sites in the networks' order."""
     patterns = [patterns] if isinstance(patterns, str) else list(patterns)
@@ -217,13 +222,11 @@ def _grid_lines(
         for site in (site for site in matches if site.name in names and not site.shared_forward):
             indices = range(policy.group.n_agents) if site.agents is None else site.agents
             candidates += [(site.name, policy.group.agents[index]) for index in indices]
-    known = {agent for policy in policies.values() for agent in policy.group.agents}
-    for agent in agents or ():
-        if agent not in known:
-            raise AnalysisError(unknown("agent", agent, known))
-    lines = [line for line in candidates if agents is None or line[1] in agents]
+    known = [agent for policy in policies.values() for agent in policy.group.agents]
+    chosen = known if agents is None else chosen_names("agent", agents, known)
+    lines = [line for line in candidates if line[1] in chosen]
     if not lines:
-        raise AnalysisError(f"no site of {patterns} belongs to a single agent of {agents or sorted(known)}")
+        raise AnalysisError(f"no site of {patterns} belongs to a single agent of {chosen}")
     return lines
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
-from marlnb.analysis.data.labels import Classes, Label, resolve_label
+from marlnb.analysis.data.labels import Classes, Label, SeveralLabels, label_list, resolve_label
 from marlnb.analysis.data.policy_activations import policy_activations
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.data.views import Units, View
@@ -63,7 +63,7 @@ def inheritance(
     *,
     site: str,
     agent: str | None = None,
-    concepts: Sequence[Label] = (),
+    concepts: SeveralLabels = (),
     of: str | None = None,
     folds: int = 5,
     n_untrained: int = 10,
@@ -89,7 +89,7 @@ def inheritance(
         recording: whose observations all networks receive.
         site: whose units are compared, such as `agent/actor/hidden_1`; numbers of units may differ.
         agent: whose observations; None: that of a site that belongs to a single agent.
-        concepts: labels, as of `mnb.decode`.
+        concepts: one label or several, as of `mnb.decode`.
         of: a member, as "12-3": it and its ancestors only; None: all members.
         folds: cross-validation folds, of whole episodes.
         n_untrained: random networks of each architecture, 3 or more.
@@ -118,7 +118,7 @@ def inheritance(
                 without[member.id] = error
                 continue
             if prepared is None:
-                prepared = [_concept(units, concept, folds, seed, diagnostics) for concept in concepts]
+                prepared = [_concept(units, concept, folds, seed, diagnostics) for concept in label_list(concepts)]
                 _check_names(prepared)
                 diagnostics.messages.extend(duplicate_episode_warnings(recording, units.episode))
             parent = parents.take(member.row)

@@ -51,7 +51,7 @@ def development(
     label: Label | None = None,
     measure: Measure = "decode",
     sites: str | Sequence[str] | None = None,
-    agents: Sequence[str] | None = None,
+    agents: str | Sequence[str] | None = None,
     n_shuffles: int = 20,
     seed: int = 0,
 ) -> Development:
@@ -64,7 +64,7 @@ def development(
             similarity: linear CKA to the last checkpoint's units, whose recorded observations are given to the earlier
             policies (needs the run folder).
         sites: by name or glob, such as `"listener/actor/*"`; None for all recorded sites.
-        agents: None for all agents of a site.
+        agents: one name or several; None for all agents of a site.
         n_shuffles: shuffles of each score.
     Raises:
         AnalysisError: fewer than two checkpoints, or a checkpoint twice; a label for similarity, or none for the other

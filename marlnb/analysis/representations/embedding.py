@@ -97,7 +97,7 @@ def embed(
     site: str,
     method: EmbeddingMethod = "pca",
     color: Label | None = None,
-    agents: Sequence[str] | None = None,
+    agents: str | Sequence[str] | None = None,
     checkpoint: int | None = None,
     max_points: int = 4000,
     n_neighbors: int = 15,
@@ -112,7 +112,7 @@ def embed(
 
     Args:
         color: a label as in `decode`, a feature that the agent observes, `t` or `action`; None: the agent.
-        agents: names; None for all agents of the site.
+        agents: one name or several; None for all agents of the site.
         checkpoint: iteration whose rows are read; required if a recording spans several.
         max_points: drawn at random; UMAP is fitted to these, PCA to all rows.
         n_neighbors: UMAP's, and of the trustworthiness.

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from marlnb.analysis.data.rows import RowSource
-from marlnb.analysis.data.views import View, site_agents
+from marlnb.analysis.data.views import View, chosen_names, site_agents
 from marlnb.analysis.stats.bootstrap import episode_sums
-from marlnb.errors import AnalysisError, unknown
+from marlnb.errors import AnalysisError
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -42,7 +42,7 @@ class WindowFeatures:
 
 
 def unit_features(
-    recording: Recording, site: str, agents: Sequence[str] | None, window: int | None, checkpoint: int | None
+    recording: Recording, site: str, agents: str | Sequence[str] | None, window: int | None, checkpoint: int | None
 ) -> WindowFeatures:
     """Mean activations at a site."""
     names = site_agents(recording, site, agents)
@@ -52,18 +52,16 @@ def unit_features(
 
 
 def behaviour_features(
-    recording: Recording, agents: Sequence[str] | None, window: int | None, checkpoint: int | None
+    recording: Recording, agents: str | Sequence[str] | None, window: int | None, checkpoint: int | None
 ) -> WindowFeatures:
     """Frequency of each action, frequency of changes of action, and mean reward per step.
 
     Raises:
-        AnalysisError: agents with different actions, or actions that are not discrete.
+        AnalysisError: an unknown agent, agents with different actions, or actions that are not discrete.
     """
-    names = list(agents) if agents is not None else list(recording.agents)
+    names = recording.agents if agents is None else chosen_names("recorded agent", agents, recording.agents)
     rows, action_spec = [], None
     for agent in names:
-        if agent not in recording.agents:
-            raise AnalysisError(unknown("recorded agent", agent, recording.agents))
         group = recording.spec.group_of(agent)
         if group.action.kind != "discrete" or group.action != (action_spec or group.action):
             raise AnalysisError("behaviour needs agents with the same discrete actions; for other agents use site=")

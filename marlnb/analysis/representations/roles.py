@@ -34,7 +34,7 @@ def roles(
     recording: RecordingLike,
     *,
     site: str | None = None,
-    agents: Sequence[str] | None = None,
+    agents: str | Sequence[str] | None = None,
     window: int | None = None,
     max_roles: int = 5,
     checkpoint: int | None = None,
@@ -58,7 +58,7 @@ def roles(
     Args:
         site: whose units are averaged; None: behaviour (frequencies of actions, changes of action, reward), which also
             compares agents of different groups.
-        agents: names; None for all.
+        agents: one name or several; None for all.
         window: steps of a window; None: whole episodes.
         max_roles: largest number of roles.
         checkpoint: iteration whose rows are read; required if a recording spans several.

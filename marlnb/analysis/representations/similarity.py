@@ -71,7 +71,7 @@ def similarity_matrix(
     against: RecordingLike | Sequence[ViewLike] | None = None,
     *,
     sites: str | Sequence[str] | None = None,
-    agents: Sequence[str] | None = None,
+    agents: str | Sequence[str] | None = None,
     method: SimilarityMethod = "cka",
     n_shuffles: int = 5,
     n_bootstrap: int = 100,
@@ -83,7 +83,7 @@ def similarity_matrix(
         views: views; or a recording or its path, of which each agent at each of `sites` is a view.
         against: the columns; None: the same as the rows.
         sites: of a recording, names or globs; None for all.
-        agents: of a recording; None for all agents of a site.
+        agents: of a recording, one name or several; None for all agents of a site.
         method: as in `similarity`.
         n_shuffles: as in `similarity`.
         n_bootstrap: as in `similarity`.
@@ -116,7 +116,7 @@ def similarity_matrix(
 
 
 def _open(
-    views: RecordingLike | Sequence[ViewLike], sites: str | Sequence[str] | None, agents: Sequence[str] | None
+    views: RecordingLike | Sequence[ViewLike], sites: str | Sequence[str] | None, agents: str | Sequence[str] | None
 ) -> list[Units]:
     if isinstance(views, Sequence) and not isinstance(views, str):
         if sites is not None or agents is not None:

@@ -53,6 +53,16 @@ def load_edits(policy_source: PolicySourceLike, name: str) -> list[Edit]:
     return [edit_from_json(edit, policy_source.path) for edit in _read(policy_source, name)["edits"]]
 
 
+def resolve_edits(policy_source: PolicySourceLike, edits: Edit | Iterable[Edit] | str) -> list[Edit]:
+    """One or several edits, or those saved under a name, as a list.
+
+    Raises:
+        ConfigError: there is something else.
+        RunError: none are saved under the name.
+    """
+    return load_edits(policy_source, edits) if isinstance(edits, str) else edit_list(edits)
+
+
 def list_edits(policy_source: PolicySourceLike) -> pd.DataFrame:
     """One row per name: note, time, and what each edit does."""
     import pandas as pd

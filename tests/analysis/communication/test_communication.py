@@ -217,7 +217,7 @@ def test_invalid_requests_are_rejected(talk: Recording) -> None:
     with pytest.raises(AnalysisError, match="at most 64 whole values"):
         communication(talk, speaker="speaker_0", listener="listener_0", goal="goal_distance")
     with pytest.raises(AnalysisError, match="did you mean 'message_0'"):
-        communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", message_features=["massage_0"])
+        communication(talk, speaker="speaker_0", listener="listener_0", goal="goal", message_features="massage_0")
     mute = communication(
         talk,
         speaker="speaker_0",

@@ -150,6 +150,8 @@ def test_invalid_concepts_are_rejected(recording: Recording) -> None:
         concept_activation(recording, site=SITE, concept="goal", value="read")
     with pytest.raises(AnalysisError, match="'Filter'; did you mean 'filter'"):
         concept_activation(recording, site=SITE, concept="goal", value="red", kind="Filter")  # type: ignore[arg-type]
+    with pytest.raises(AnalysisError, match="'gaol'; did you mean 'goal'"):
+        concept_activation(recording, site=SITE, concept="goal", value="red", controlling_for="gaol")
     with pytest.raises(AnalysisError, match="does not depend on listener/critic"):
         concept_activation(recording, site="listener/critic/hidden_1", concept="goal", value="red")
 

@@ -139,6 +139,13 @@ def test_invalid_requests_are_rejected(recording: Recording, team: Recording) ->
             decode(recording, site=SITE, label="goal", **options)  # type: ignore[arg-type]
     with pytest.raises(AnalysisError, match=r"episodes=\[\] selects none of the 60 episodes"):
         decode(recording, site=SITE, label="goal", episodes=[])
+    for options, message in (
+        ({"site": []}, "an empty list chooses no recorded site. Valid: speaker/"),
+        ({"agent": []}, "an empty list chooses no agent at 'listener/actor/hidden_.'. Valid: listener_0"),
+        ({"offset": []}, r"offset=\[\] chooses no offset"),
+    ):
+        with pytest.raises(AnalysisError, match=message):
+            decode(recording, **{"site": SITE, "label": "goal", **options})  # type: ignore[arg-type]
     with pytest.raises(AnalysisError, match=r"offset=99 is outside every episode: .* 24 steps apart; valid: -24 to 24"):
         decode(recording, site=SITE, label="goal", offset=99)
 

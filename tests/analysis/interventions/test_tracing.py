@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from marlnb.analysis.interventions.tracing import trace
-from marlnb.errors import AnalysisError, ConfigError, RecordingError, SiteError
+from marlnb.errors import AnalysisError, ConfigError, RecordingError, RunError, SiteError
 from marlnb.models.hooks.edits import Scale
 from marlnb.models.hooks.edits_channel import PermuteChannel
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.tools.extract import extract
 from marlnb.training.runs.run import Run
+from marlnb.training.runs.saved_edits import save_edits
 
 TALKERS = Path(__file__).parents[3] / "data" / "speaker_listener"
 OTHER_GOAL = PermuteChannel("speaker", units="goal_*")
@@ -65,6 +66,19 @@ def test_the_episodes_of_a_recording_are_played_again(talkers: Run, tmp_path: Pa
     assert result.clean == pytest.approx(returns.mean(), abs=1e-6) and result.settings["episodes"] == 2
 
 
+def test_a_single_step_and_agent_and_saved_edits(talkers: Run) -> None:
+    save_edits(talkers, "another_goal", OTHER_GOAL)
+    options = {"sites": "*/actor/head", "episodes": 8, "progress": False}
+    listed, single = (
+        trace(talkers, corruption, agents=agents, times=times, **options)  # type: ignore[arg-type]
+        for corruption, agents, times in (([OTHER_GOAL], ["speaker_0"], [3]), ("another_goal", "speaker_0", 3))
+    )
+    assert single.times == (3,) and single.agents == ("speaker_0",) and single.corruption == listed.corruption
+    np.testing.assert_array_equal(single.recovered, listed.recovered)
+    with pytest.raises(RunError, match="another_goal"):
+        trace(talkers, "an_other_goal", **options)  # type: ignore[arg-type]
+
+
 def test_recordings_that_other_actions_made_are_rejected(talkers: Run) -> None:
     options = {"episodes": 3, "sites": [], "values": False, "progress": False}
     with (
@@ -91,7 +105,7 @@ def test_an_empty_corruption_draws_a_warning_and_invalid_requests_are_rejected(t
     with pytest.raises(SiteError):
         trace(talkers, OTHER_GOAL, sites="speaker/actor/hed")
     with pytest.raises(AnalysisError, match="'spaker_0'; did"):
-        trace(talkers, OTHER_GOAL, agents=["spaker_0"])
+        trace(talkers, OTHER_GOAL, agents="spaker_0")
     with pytest.raises(AnalysisError, match="return"):
         trace(talkers, OTHER_GOAL, outcome="retrun")
     with pytest.raises(ConfigError, match="2 to 256"):
