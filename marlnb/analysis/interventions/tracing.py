@@ -29,7 +29,7 @@ from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.config import EnvConfig
 from marlnb.display.formatting import format_interval
 from marlnb.envs.workers.closing import closing_pools
-from marlnb.errors import AnalysisError, ConfigError, unknown
+from marlnb.errors import AnalysisError, ConfigError, shown, unknown
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.hooks.sites import OBSERVATION, Site, match_sites
@@ -92,8 +92,9 @@ def trace(
         episodes: how many to play, 2 to 256, stepped at once.
         progress: show how many cells of the grid are done, if it takes more than two seconds.
     Raises:
-        AnalysisError: an unknown outcome, group or agent, no agent, a recording that cannot be played again, or no
-            group= where groups have different returns, whose mean would say nothing.
+        AnalysisError: an unknown outcome, group or agent, no agent, a start of a window outside every episode, a
+            recording that cannot be played again, or no group= where groups have different returns, whose mean would
+            say nothing.
         ConfigError: episodes or span out of range.
         RecordingError: the weights or the environment differ from those recorded; an episode has no known start.
         SiteError: a pattern that matches no site.
@@ -115,9 +116,8 @@ def trace(
         rollouts = Rollouts(built, policies, seed, outcome, groups, {site for site, _ in lines}, seeds)
         if group is None and outcome == "return":
             _check_same_returns(rollouts.clean)
+        starts = _starts(times, span, len(rollouts.clean.in_episode))
         corrupted = rollouts.score(edits)
-        n_steps = len(rollouts.clean.in_episode)
-        starts = list(range(0, n_steps, span)) if times is None else integers_of(times, None, "times")
         with AnalysisProgress("tracing", "cells", len(lines) * len(starts), shown=progress) as shown:
             scores = _restored_scores(rollouts, edits, lines, starts, span, shown)
     clean = rollouts.clean_score
@@ -180,6 +180,21 @@ def _check(outcome: str, episodes: int, span: int) -> None:
         raise ConfigError(
             f"episodes must be 2 to {MAX_INTERVENTION_ENVS} and span 1 or more; got {episodes} and {span}"
         )
+
+
+def _starts(times: int | Sequence[int] | None, span: int, n_steps: int) -> list[int]:
+    """The first step of each restored window, in a longest episode of `n_steps`.
+
+    Raises:
+        AnalysisError: the longest episode has no such step, or there is none.
+        RecordingError: a step is no integer.
+    """
+    starts = list(range(0, n_steps, span)) if times is None else integers_of(times, None, "times")
+    outside = [start for start in starts if not 0 <= start < n_steps]
+    if outside or not starts:
+        problem = f"no episode has the steps {outside}" if outside else "an empty list chooses no step"
+        raise AnalysisError(f"times={shown(times)}: {problem}; valid: 0 to {n_steps - 1}")
+    return starts
 
 
 def _restored_scores(

@@ -108,5 +108,13 @@ def test_an_empty_corruption_draws_a_warning_and_invalid_requests_are_rejected(t
         trace(talkers, OTHER_GOAL, agents="spaker_0")
     with pytest.raises(AnalysisError, match="return"):
         trace(talkers, OTHER_GOAL, outcome="retrun")
+    for times, message in (
+        ([0, 99, -1], r"times=\[0, 99, -1\]: no episode has the steps \[99, -1\]; valid: 0 to 24"),
+        ([], r"times=\[\]: an empty list chooses no step; valid: 0 to 24"),
+    ):
+        with pytest.raises(AnalysisError, match=message):
+            trace(talkers, OTHER_GOAL, episodes=2, times=times)
+    with pytest.raises(RecordingError, match="times takes integers"):
+        trace(talkers, OTHER_GOAL, episodes=2, times="last")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="2 to 256"):
         trace(talkers, OTHER_GOAL, episodes=1)
