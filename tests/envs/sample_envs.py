@@ -207,6 +207,39 @@ class Masked(Scripted):
         return (*rest, self._informed(infos))
 
 
+class Strict(ParallelEnv):  # type: ignore[type-arg]
+    """Two agents for 3 + seed mod 5 steps; of three choices (step + seed) mod 3 is forbidden, and taking it raises."""
+
+    metadata: ClassVar[dict[str, Any]] = {"name": "strict"}
+    render_mode = None
+    possible_agents: ClassVar[list[str]] = ["a_0", "a_1"]
+
+    def observation_space(self, agent: str) -> spaces.Space:
+        box, mask = spaces.Box(-np.inf, np.inf, (2,), np.float64), spaces.Box(0, 1, (3,), np.int8)
+        return spaces.Dict({"observation": box, "action_mask": mask})
+
+    def action_space(self, agent: str) -> spaces.Space:
+        return spaces.Discrete(3)
+
+    def _seen(self) -> dict[str, Any]:
+        self.forbidden = (self.t + self.seed_given) % 3
+        mask = (np.arange(3) != self.forbidden).astype(np.int8)
+        return {a: {"observation": np.array([self.t, self.seed_given % 5]), "action_mask": mask} for a in self.agents}
+
+    def reset(self, seed: int | None = None, options: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        self.t, self.seed_given, self.agents = 0, seed or 0, list(self.possible_agents)
+        return self._seen(), {agent: {} for agent in self.agents}
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        if self.forbidden in [int(action) for action in actions.values()]:
+            raise ValueError(f"choice {self.forbidden} is forbidden at step {self.t}")
+        self.t += 1
+        seen, over, agents = self._seen(), self.t == 3 + self.seed_given % 5, self.agents
+        self.agents = [] if over else agents
+        no = dict.fromkeys(agents, False)
+        return seen, dict.fromkeys(agents, 1.0), dict.fromkeys(agents, over), no, {agent: {} for agent in agents}
+
+
 class Mixed(Scripted):
     """Agents whose spaces differ."""
 

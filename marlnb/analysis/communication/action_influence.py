@@ -240,7 +240,9 @@ class ActionOverride:
 
     def __call__(self, time_step: TimeStep) -> Mapping[str, Tensor]:
         """The group's actions at this step, as `play(override_action=)` asks for them."""
-        envs = torch.nonzero(self.valid & (time_step.t[: len(self.steps)] == self.steps)).squeeze(-1)
+        n_envs = len(self.steps)
+        in_episode = time_step.episode[:n_envs] >= 0  # an env whose episode has ended plays the next one
+        envs = torch.nonzero(self.valid & in_episode & (time_step.t[:n_envs] == self.steps)).squeeze(-1)
         action = time_step.output[self.group].action.clone()
         action[envs, self.agent_index] = self.action[envs].to(action)
         return {self.group: action}

@@ -11,10 +11,12 @@ import torch
 
 import marlnb as mnb
 from marlnb.analysis.communication import action_influence as module
+from marlnb.envs.pettingzoo import CustomConfig
 from marlnb.errors import AnalysisError, ConfigError
 from marlnb.groundtruth import planted
 from marlnb.specs import ActionSpec
 from marlnb.training.policies.agents import Agents
+from tests.recording.runs import make_run
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +79,14 @@ def test_actions_are_compared_and_results_are_reproducible(agents: Agents) -> No
     assert list(result.table().columns) == ["agent", "lag", "value", "low", "high"] and result.horizon == 2
     assert "act" not in vars(agents.by_group["speaker"])
     assert result.to_json()["lags"][1]["value"] == value
+
+
+def test_actions_are_replaced_only_in_the_episodes_that_count(tmp_path: Path) -> None:
+    """Envs whose episode has ended play others, of other masks, until the last one ends."""
+    env = CustomConfig(entry_point="tests.envs.sample_envs:Strict", workers=0)
+    run = make_run(tmp_path / "run", env, centralised=False)
+    result = mnb.action_influence(run, "a_0", horizon=2, episodes=16)
+    assert result.n_episodes == 16
 
 
 def test_the_replacement_is_another_allowed_action() -> None:
