@@ -12,12 +12,12 @@ import re
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import is_dataclass
-from inspect import get_annotations, isabstract
+from dataclasses import fields, is_dataclass
+from inspect import formatannotation, get_annotations, isabstract, ismemberdescriptor
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from marlnb.errors import ConfigError, UnknownNameError, unknown
+from marlnb.errors import ConfigError, UnknownNameError, shown, unknown
 from marlnb.plugins.import_paths import hidden_by, hidden_message, is_import_path, load_object
 
 T = TypeVar("T")
@@ -60,9 +60,13 @@ class Registry(Generic[T]):
 
         It replaces an earlier definition of the same class. In a notebook or a script it may have had another name, or
         come from a module since: a cell that was moved there, or a script that is imported as well.
+
+        Raises:
+            ConfigError: the name has another class, or the class changes an option's default without its type.
         """
 
         def enter(member: S) -> S:
+            _check_defaults(member)
             present = self._members.get(name)
             if present is not None and not _is_redefined(present, member):
                 raise ConfigError(f"{self.kind} {name!r} is registered already, by {_path(present)}")
@@ -104,7 +108,8 @@ class Registry(Generic[T]):
 
         Raises:
             UnknownNameError: not registered; the message gives similar names, and plug-ins that could not be loaded.
-            ConfigError: the import path does not lead to a class of this kind, or a class is not a dataclass.
+            ConfigError: the import path does not lead to a class of this kind, a class is not a dataclass, or it
+                changes an option's default without its type.
             TrustError: that code may not be imported here.
         """
         if name not in self._members and name in (modules := self._modules()):
@@ -145,6 +150,7 @@ class Registry(Generic[T]):
                 f"AlgorithmConfig, ModelConfig, LeagueConfig or EvolutionConfig, as the part requires; got {member!r}"
                 f"{hint}"
             )
+        _check_defaults(member)
         member.name = path  # type: ignore[attr-defined]
         return member  # type: ignore[return-value]
 
@@ -203,6 +209,23 @@ def _with_known_options(member: T) -> T:
     if is_derived and get_annotations(member):  # type: ignore[arg-type]
         raise ConfigError(f"{_path(member)} needs the decorator @dataclass(frozen=True), so that its options are known")
     return member
+
+
+def _check_defaults(member: object) -> None:
+    """Raises ConfigError if a class attribute without a type has the name of an option: dataclasses ignore it."""
+    if not isinstance(member, type) or not is_dataclass(member):
+        return
+    for item in fields(member):
+        owner = next((kind for kind in member.__mro__ if item.name in vars(kind)), None)
+        if owner is None or ismemberdescriptor(value := vars(owner)[item.name]):  # no default, or slots=True
+            continue
+        states_options = owner is member or "__dataclass_fields__" in vars(owner)
+        if not (states_options and item.name in get_annotations(owner)):
+            kind = item.type if isinstance(item.type, str) else formatannotation(item.type)
+            raise ConfigError(
+                f"{_path(owner)}.{item.name} = {shown(value)} does not change the option {item.name!r}; "
+                f"write `{item.name}: {kind} = {shown(value)}` in a dataclass"
+            )
 
 
 def _is_redefined(present: object, member: object) -> bool:

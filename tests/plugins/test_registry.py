@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from marlnb.config import ENVIRONMENTS, MODELS, ModelConfig
+from marlnb.config import ALGORITHMS, ENVIRONMENTS, MODELS, ModelConfig
 from marlnb.errors import ConfigError, UnknownNameError, unknown
+from marlnb.evolution_config import EVOLUTIONS
+from marlnb.league_config import LEAGUES
 from marlnb.plugins.registry import Registry
 
 GOOD = """
@@ -155,6 +159,101 @@ def test_a_class_with_options_that_is_no_dataclass_is_refused_when_it_is_used() 
     with pytest.raises(ConfigError, match=r"Wide needs the decorator @dataclass\(frozen=True\)"):
         registry.get("wide")
     assert registry.get("plain")().size == 1
+
+
+@dataclass(frozen=True)
+class Sized:
+    size: int = 1
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    unit: ClassVar[str] = "m"
+    colour = "red"
+
+
+def test_a_default_without_its_type_is_refused_when_the_class_is_registered() -> None:
+    registry: Registry[type] = Registry("thing", "tests.plugins")
+
+    class Untyped(Sized):
+        size = 2
+
+    class BeforeIt:
+        size: int = 2
+
+    for kind, value in (
+        (Untyped, "Untyped.size = 2"),
+        (dataclass(frozen=True)(Untyped), "Untyped.size = 2"),
+        (make_dataclass("Below", (), bases=(Untyped,), frozen=True), "Untyped.size = 2"),
+        (make_dataclass("Mixed", (), bases=(BeforeIt, Sized), frozen=True), "BeforeIt.size = 2"),
+    ):
+        with pytest.raises(ConfigError, match=rf"{value} does not change the option 'size'.*write `size: int = 2`"):
+            registry.register("untyped")(kind)
+    with pytest.raises(ConfigError, match=r"write `sizes: Mapping\[str, int\] = \{'a': 2\}`"):
+        registry.register("mapping")(type("Untyped", (Sized,), {"sizes": {"a": 2}}))
+    assert "untyped" not in dict(registry.items()) and "mapping" not in dict(registry.items())
+
+
+def test_defaults_with_types_and_attributes_that_are_no_options_are_not_refused() -> None:
+    registry: Registry[type] = Registry("thing", "tests.plugins")
+
+    @registry.register("typed")
+    @dataclass(frozen=True)
+    class Typed(Sized):
+        size: int = 2
+        unit = "km"
+        colour = "blue"
+
+    @registry.register("slots")
+    @dataclass(frozen=True, slots=True)
+    class Slots(Sized):
+        sizes: Mapping[str, int] = field(default_factory=dict)
+
+    @registry.register("fixed")
+    @dataclass(frozen=True)
+    class Fixed(Sized):
+        size: ClassVar[int] = 3  # no option any more
+
+    @dataclass(frozen=True)
+    @registry.register("inside")
+    class Inside(Sized):
+        size: int = 4
+
+    @registry.register("required")
+    @dataclass(frozen=True)
+    class Required(Sized):
+        size: int = field(kw_only=True)
+
+    assert [registry.get(name) for name in ("typed", "slots", "required")] == [Typed, Slots, Required]
+    assert (registry.get("typed")().size, registry.get("fixed")().size, Slots().size) == (2, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("registry", "base", "option"),
+    [
+        (ENVIRONMENTS, "marlnb.envs.tensor.tensor_env:TensorEnv", "max_steps: int = 7"),
+        (ALGORITHMS, "marlnb.algorithms.configs.ppo:IPPOConfig", "epochs: int = 7"),
+        (MODELS, "marlnb.models.networks.configs.mlp:MLPConfig", "share_parameters: bool = 7"),
+        (LEAGUES, "tests.examples.rllib_league:RLlibLeague", "max_players: int = 7"),
+        (EVOLUTIONS, "marlnb.evolution_config:EvolutionConfig", "population: int = 7"),
+    ],
+)
+def test_so_it_is_by_an_import_path_and_of_every_kind_of_config(
+    registry: Registry[type], base: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, _, name = base.partition(":")
+    lines = [
+        "from dataclasses import dataclass",
+        f"from {module} import {name}",
+        "@dataclass(frozen=True)",
+        f"class Quick({name}):",
+        f"    {option.split(':')[0]} = 7",
+        "    def build(self): ...",
+        "    groups = start = step = observe = select = build",
+    ]
+    (tmp_path / "own_untyped.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "own_untyped", raising=False)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=rf"Quick.\w+ = 7 does not change the option .*write `{option}`"):
+            registry.get("own_untyped:Quick")
 
 
 def test_such_a_class_by_its_import_path_is_not_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
