@@ -105,7 +105,9 @@ class Policy(nn.Module, ABC):
         n_axes = len(self.group.observation.shape)
         flat = observation.flatten(-n_axes) if n_axes else observation.unsqueeze(-1)
         edited: Tensor = self.observation_layer(flat if flat.is_floating_point() else flat.float())
-        if not observation.is_floating_point():
+        if observation.dtype == torch.bool:
+            edited = edited > 0.5
+        elif not observation.is_floating_point():
             info = torch.iinfo(observation.dtype)
             edited = edited.round().clamp(info.min, info.max).to(observation.dtype)
         return edited.reshape(observation.shape)

@@ -153,6 +153,17 @@ def test_images_keep_their_dtype() -> None:
     assert torch.equal(after, policy.act(seen, explore=False).logits)
 
 
+def test_bools_stay_bools() -> None:
+    group = GroupSpec("eye", ("eye_0",), ObservationSpec((3,), "bool"), DISCRETE)
+    policy = ActorCritic(group, EnvSpec("test/eye", (group,)), MLPConfig(hidden=(4,)), MLPConfig(hidden=(4,)))
+    seen = torch.tensor([[[True, True, False]], [[False, True, True]]])
+    with edited(policy, [Ablate("eye/observation", units=(0,)), Ablate("eye/observation", 3.0, units=(2,))]):
+        after, observed = policy.act(seen, explore=False).logits, policy.observe(seen)
+    expected = torch.tensor([[[False, True, True]], [[False, True, True]]])
+    assert observed.dtype == torch.bool and torch.equal(observed, expected)
+    assert torch.equal(after, policy.act(expected, explore=False).logits)
+
+
 def talker(features: int = 6) -> ActorCritic:
     names = ("x", "y", "message_0", "message_1", "other_message_0", "z")
     group = GroupSpec("ear", ("ear_0", "ear_1"), ObservationSpec((6,), names=names), ActionSpec("discrete", (3,)))
