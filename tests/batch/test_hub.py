@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import venv
@@ -97,6 +98,14 @@ def _start(python: Path, code: str, name: str = "marlnb") -> str:
 
 def _files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_command_that_removes_a_kernel_can_be_copied(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["hub", "install", "--name", "b", "--prefix", "pre fix"]) == 0
+    words = shlex.split(capsys.readouterr().err.partition("to remove it: marlnb ")[2])
+    assert main(words) == 0 and not (tmp_path / "pre fix" / "share" / "jupyter" / "kernels" / "b").exists()
 
 
 def test_another_jupyter_starts_the_kernel_with_its_modules_and_variables(
@@ -271,7 +280,8 @@ def test_a_folder_that_cannot_be_written_is_refused(data: Path, tmp_path: Path) 
         (["install", "--name", ".."], "a kernel's name may contain letters, digits"),
         (["install", "--display-name", "a\nb"], "a kernel's display name must be one line of text"),
         (["install", "--module=-f"], "expected the name of a module as for `module load`, e.g. cuda/12.4; got '-f'"),
-        (["install", "--env", "X"], "--env: expected KEY=VALUE; got 'X'"),
+        (["install", "--env", "X"], "--env: expected NAME=VALUE; got 'X'"),
+        (["install", "--env", "A=1", "--env", "A=2"], "--env A= is given twice"),
         (["install", "--env", "a b=c"], "'a b' is not a valid name of a variable"),
         (["install", "--env", "UID=0"], "'UID' is not a valid name of a variable: bash sets it itself"),
         (["install", "--force"], "marlnb hub install does not accept --force"),

@@ -15,6 +15,7 @@ Exit codes: 0 done; 1 (status) something is missing, changed or cannot start; 2 
 from __future__ import annotations
 
 import argparse
+import shlex
 from typing import TYPE_CHECKING
 
 from marlnb.cli.exit_codes import FAILED
@@ -59,21 +60,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _install(installation: Installation, arguments: argparse.Namespace) -> list[str]:
     from marlnb.batch.hub.kernelspec import HubKernel
+    from marlnb.batch.sweep.parameters import split_assignments
 
     name = arguments.name or "marlnb"
-    kernel = HubKernel(name, arguments.display_name or "", tuple(arguments.module or ()), _variables(arguments.env))
+    variables = dict(split_assignments(arguments.env or (), "--env"))
+    kernel = HubKernel(name, arguments.display_name or "", tuple(arguments.module or ()), variables)
     messages = installation.install(kernel)
-    undo = "marlnb hub uninstall" + (f" --name {name}" if name != "marlnb" else "")
-    undo += "" if arguments.prefix is None else f" --prefix {arguments.prefix}"
-    say(f"reload JupyterLab's page to see the kernel in its launcher; to remove it: {undo}")
+    undo = ["marlnb", "hub", "uninstall"]
+    undo += [] if name == "marlnb" else ["--name", name]
+    undo += [] if arguments.prefix is None else ["--prefix", arguments.prefix]
+    say(f"reload JupyterLab's page to see the kernel in its launcher; to remove it: {shlex.join(undo)}")
     return messages
-
-
-def _variables(texts: list[str] | None) -> dict[str, str]:
-    for text in texts or ():
-        if "=" not in text:
-            raise ConfigError(f"--env: expected KEY=VALUE; got {text!r}")
-    return dict(text.split("=", 1) for text in texts or ())
 
 
 def _status(installation: Installation, name: str | None, as_json: bool) -> int:
