@@ -21,6 +21,7 @@ from marlnb.paths import expanded
 from marlnb.training.runs.lock import is_locked
 
 _OFFLINE = re.compile(r"offline-run-(\d{8}_\d{6})-(.+)")
+_ATTEMPT = re.compile(r"(offline-)?run-\d{8}_\d{6}-.+")
 _SKIPPED_FOLDERS = ("checkpoints", "recordings", "node_modules")
 _MAX_PATHS = 200  # of one call of wandb, whose command line has a limited length
 
@@ -94,7 +95,7 @@ def upload(runs: Sequence[OfflineRun]) -> list[OfflineRun]:
 def _wandb_folders(top: Path) -> Iterator[Path]:
     for parent, folders, _ in os.walk(top):
         if Path(parent).name == "wandb":
-            folders.clear()
+            folders[:] = [name for name in folders if not _ATTEMPT.fullmatch(name)]
             yield Path(parent)
         folders[:] = [name for name in folders if name not in _SKIPPED_FOLDERS and not name.startswith(".")]
 

@@ -94,6 +94,19 @@ def test_missing_runs_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "no offline runs" in capsys.readouterr().out
 
 
+def test_runs_in_a_folder_that_is_called_wandb(tmp_path: Path) -> None:
+    folders = [
+        tmp_path / "wandb" / "offline-run-20250101_000000-a",
+        tmp_path / "wandb" / "jobs" / "seed=0" / "wandb" / "offline-run-20250101_000000-b",
+    ]
+    for folder in folders:
+        (folder / "files" / "wandb" / "offline-run-20250101_000000-c").mkdir(parents=True)
+        for place in (folder, folder / "files" / "wandb" / "offline-run-20250101_000000-c"):
+            (place / "run.wandb").touch()
+    for top in (tmp_path, tmp_path / "wandb"):
+        assert {run.folder for run in find_offline_runs([top])} == {*folders}
+
+
 def test_ids_are_a_runs_own_and_those_of_older_runs_stay(tmp_path: Path) -> None:
     first, second, older = (tmp_path / name / "same" for name in "abc")
     for folder in (first, second, older):
