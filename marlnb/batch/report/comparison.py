@@ -159,14 +159,16 @@ def compare_batch(batch: Batch, *, repeats: str = SEED, measure: Measure | None 
 
     Args:
         batch: the batch; its jobs may still run.
-        repeats: the axis whose values repeat a setting; all others are compared.
+        repeats: the axis whose values repeat a setting; all others are compared. A batch need not have the axis "seed".
         measure: source of the returns; None: evaluations if every complete training run has some, else training
             returns.
     Raises:
-        BatchError: an unknown measure.
+        BatchError: an unknown measure or axis.
     """
     if measure not in (None, *MEASURES):
         raise BatchError(unknown("measure", str(measure), MEASURES))
+    if repeats not in (SEED, *batch.sweep.axes):
+        raise BatchError(unknown("axis of the batch", repeats, batch.sweep.axes))
     statuses = batch.statuses()
     folders = {job.name: job.folder for job in batch.jobs()}
     runs = [(name, swept, run, task) for name, swept in swept_of(batch) for run, task in _runs_in(folders[name])]

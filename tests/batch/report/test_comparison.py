@@ -118,6 +118,8 @@ def test_a_single_run_has_no_interval_and_a_sweep_need_not_repeat(tmp_path: Path
     end(batch.jobs()[0])
     comparison = compare_batch(batch)
     assert (comparison.axes, comparison.repeats) == (("lr",), None)
+    with pytest.raises(BatchError, match=r"no axis 'rl' of the batch.* Valid: lr"):
+        compare_batch(batch, repeats="rl")
     groups = comparison.by("lr", "mpe/simple_spread")
     assert list(groups) == ["0.0001"] and math.isnan(estimates(groups, lambda r: r.score)["0.0001"].low)
     assert np.isnan(bands(groups)["0.0001"][1].low).all()
