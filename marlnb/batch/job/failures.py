@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import deque
 from pathlib import Path
 
 from marlnb.batch.job.job import Job, JobStatus
@@ -13,6 +14,8 @@ N_LAST_LINES = 15
 MAX_LOG_LINES = 1000
 N_SOURCE_LINES = 5
 MAX_LINE_LENGTH = 200
+BLOCK_BYTES = 64 * 1024
+MAX_TAIL_BYTES = 16 * 1024 * 1024
 
 
 def describe_failure(job: Job, status: JobStatus | None = None) -> str:
@@ -52,15 +55,20 @@ def result_line(status: JobStatus) -> str:
 
 
 def read_tail(log: Path, count: int = N_LAST_LINES) -> list[str]:
-    """The last lines of a log; empty if it does not exist."""
+    """The last lines of a log, fewer if they have more than `MAX_TAIL_BYTES`; empty if it does not exist."""
+    blocks: deque[bytes] = deque()
+    n_ends = 0
     try:
         with open_ordinary(log, follow=False) as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - 64 * 1024))
-            text = file.read().decode(errors="replace")
+            start = size = file.seek(0, 2)
+            while start and n_ends <= count and size - start < MAX_TAIL_BYTES:
+                stop, start = start, file.seek(max(0, start - BLOCK_BYTES))
+                blocks.appendleft(file.read(stop - start))
+                n_ends += blocks[0].count(b"\n")
     except OSError:
         return []
-    return text.splitlines()[-count:]
+    lines = b"".join(blocks).decode(errors="replace").splitlines()
+    return (lines[1:] or lines if start else lines)[-count:]  # the first may be the end of a line
 
 
 def _end_of_log(job: Job, status: JobStatus) -> list[str]:
