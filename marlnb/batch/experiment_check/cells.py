@@ -44,7 +44,8 @@ class Cell:
         statements: what it executes.
         holds_parameters: whether it is the cell tagged `parameters`.
         may_raise: whether its errors end no job: it is tagged `raises-exception`.
-        registers: names that its decorators may register, as that of `@mnb.environment("my/game")`.
+        registers: names that its decorators may register, as that of `@mnb.environment("my/game")`; None for a
+            computed one.
         chooses_folder: whether it may choose the folder of variants, since it names that variable of the environment.
     """
 
@@ -52,7 +53,7 @@ class Cell:
     statements: tuple[Statement, ...]
     holds_parameters: bool
     may_raise: bool = False
-    registers: tuple[str, ...] = ()
+    registers: tuple[str | None, ...] = ()
     chooses_folder: bool = False
 
 
@@ -76,13 +77,14 @@ def read_cells(notebook: Path) -> list[Cell]:
     return cells
 
 
-def _registered_names(tree: ast.AST) -> Iterator[str]:
-    """The texts that are the first argument of a decorator."""
+def _registered_names(tree: ast.AST) -> Iterator[str | None]:
+    """The first argument of each decorator; None if it is computed."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             for call in node.decorator_list:
-                if isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Constant):
-                    yield str(call.args[0].value)
+                if isinstance(call, ast.Call) and call.args:
+                    name = call.args[0]
+                    yield str(name.value) if isinstance(name, ast.Constant) else None
 
 
 def compile_statements(source: str) -> tuple[Statement, ...]:

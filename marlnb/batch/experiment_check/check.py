@@ -28,7 +28,8 @@ def check_experiments(notebook: Path, sweep: Sweep, cwd: Path) -> list[str]:
     An unknown name or option counts only if the cell composes something valid with the notebook's own defaults and the
     error is not there with the defaults too: a notebook may define the environments or variants that it uses. Names
     that its decorators register, and cells tagged `raises-exception`, do not count; nor do unknown names where it
-    chooses the folder of variants by a variable of the environment.
+    chooses the folder of variants by a variable of the environment, or registers a computed name. That an experiment
+    cannot be trained counts where it is trained as it is composed: a notebook may change it before.
 
     Returns:
         Notes: what could not be checked, and overrides without effect.
@@ -72,19 +73,24 @@ def _errors(
 ) -> tuple[list[str], list[str]]:
     """Errors that end a job, and errors that may come from the check, in words."""
     may_raise = {cell.number for cell in cells if cell.may_raise}
-    registered = {repr(name) for cell in cells for name in cell.registers}
-    has_own_variants = any(cell.chooses_folder for cell in cells)
+    registered = {repr(name) for cell in cells for name in cell.registers if name is not None}
+    may_define_names = any(cell.chooses_folder or None in cell.registers for cell in cells)
     valid_cells = {each.cell for each in baseline.compositions if each.verdict and each.verdict.error is None}
     of_defaults = {(each.cell, str(each.verdict.error)) for each in baseline.compositions if each.verdict}
     errors: list[str] = []
     notes: list[str] = []
     for name, reached in jobs.items():
         for each in reached.compositions:
-            if not each.is_fatal or each.verdict is None or each.cell in may_raise:
+            if each.verdict is None or each.cell in may_raise:
+                continue
+            if each.verdict.training_error is not None and not each.is_trained:
+                reason = f"cannot be trained as it is composed: {each.verdict.training_error}"
+                notes.append(f"cell {each.cell}: its experiment {reason}")
+            if not each.is_fatal:
                 continue
             text = str(each.verdict.error)
             may_be_defined = (each.cell, text) in of_defaults or any(known in text for known in registered)
-            may_be_defined |= has_own_variants and isinstance(each.verdict.error, UnknownNameError)
+            may_be_defined |= may_define_names and isinstance(each.verdict.error, UnknownNameError)
             counts = each.verdict.composed or (each.cell in valid_cells and not may_be_defined)
             if counts and not each.verdict.doubtful:
                 job = f"job {name}, " if names_jobs else ""

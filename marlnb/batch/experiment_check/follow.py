@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from marlnb import errors
@@ -26,17 +26,19 @@ _PARTS = ("env", "algorithm", "model", "critic", "league", "evolution", "algorit
 
 @dataclass
 class Composition:
-    """One call of `Experiment.compose`.
+    """One call of `Experiment.compose`, or of `train`, `start` or `Trainer` that fails for the composed experiment.
 
     Attributes:
         cell: the cell's number.
         verdict: on its overrides; None if they are not known or there was no time.
         is_fatal: whether the notebook does not handle its error.
+        is_trained: whether the composed experiment is trained without changes.
     """
 
     cell: int
     verdict: Verdict | None
     is_fatal: bool = False
+    is_trained: bool = False
 
 
 @dataclass
@@ -75,7 +77,7 @@ class _Run:
     def __init__(self, judge: Judge) -> None:
         self.reached, self.cell = Reached(), 0
         self._judge, self._n_steps = judge, 0
-        self._marlnb = _Marlnb(self._compose)
+        self._marlnb = _Marlnb(self._compose, self._train)
         imported = {"mnb": self._marlnb, "marlnb": self._marlnb, "Experiment": self._marlnb.Experiment}  # as by `%run`
         effects = {**dict.fromkeys(_EFFECTS, PLACEHOLDER), "__import__": self._import, "range": _short_range}
         self.namespace: dict[str, Any] = {
@@ -122,9 +124,20 @@ class _Run:
             self.reached.unknown_cells.add(self.cell)
             return PLACEHOLDER
         verdict = self._judge.verdict(words, config_dir)
-        self.reached.compositions.append(Composition(self.cell, verdict))
+        composition = Composition(self.cell, verdict)
+        self.reached.compositions.append(composition)
         if verdict is not None and verdict.error is not None:
             raise verdict.error.with_traceback(None)
+        return _Composed(composition)
+
+    def _train(self, experiment: Any = None, *args: Any, **options: Any) -> Placeholder:
+        if isinstance(experiment, _Composed):
+            experiment.composition.is_trained = True
+            verdict = experiment.composition.verdict
+            if verdict is not None and verdict.training_error is not None:
+                failed = replace(verdict, error=verdict.training_error)
+                self.reached.compositions.append(Composition(self.cell, failed, is_trained=True))
+                raise verdict.training_error.with_traceback(None)
         return PLACEHOLDER
 
 
@@ -136,10 +149,12 @@ class _Names(dict[str, Any]):
 
 
 class _Marlnb(Placeholder):
-    """The package as a notebook sees it: its errors, and `Experiment.compose`."""
+    """The package as a notebook sees it: its errors, `Experiment.compose`, and what trains an experiment."""
 
-    def __init__(self, compose: Any) -> None:
+    def __init__(self, compose: Any, train: Any) -> None:
         object.__setattr__(self, "Experiment", _Experiment(compose))
+        for name in ("train", "start", "Trainer"):
+            object.__setattr__(self, name, train)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(errors, name, None) or super().__getattr__(name)
@@ -148,6 +163,15 @@ class _Marlnb(Placeholder):
 class _Experiment(Placeholder):
     def __init__(self, compose: Any) -> None:
         object.__setattr__(self, "compose", compose)
+
+
+class _Composed(Placeholder):
+    """An experiment as it is composed; what is made from it, as by `dataclasses.replace`, is a placeholder."""
+
+    composition: Composition
+
+    def __init__(self, composition: Composition) -> None:
+        object.__setattr__(self, "composition", composition)
 
 
 def _short_range(*bounds: int) -> range:

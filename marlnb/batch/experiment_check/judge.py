@@ -24,12 +24,14 @@ class Verdict:
 
     Attributes:
         error: why no Experiment accepts them; None if one does.
+        training_error: why the experiment cannot be trained as it is composed.
         unused: overrides that have no effect, with the reason.
         doubtful: whether the error may come from the check itself, as for a module that the notebook writes.
         composed: whether all parts are known, so that an error does not depend on what the notebook defines.
     """
 
     error: Exception | None = None
+    training_error: Exception | None = None
     unused: tuple[str, ...] = ()
     doubtful: bool = False
     composed: bool = True
@@ -70,15 +72,19 @@ class Judge:
 
 def judge(overrides: Sequence[str], config_dir: str | None = None) -> Verdict:
     """Composes one experiment, and checks what does not depend on its environment."""
-    composed = False
     try:
         experiment = Experiment.compose(*overrides, config_dir=config_dir)
-        composed = True
+    except Exception as error:
+        return Verdict(error, doubtful=_is_doubtful(error, overrides), composed=False)
+    try:
         experiment.check_without_env()
-    except MarlnbError as error:
-        has_import_path = any(":" in word.partition("=")[2] for word in overrides)
-        is_doubtful = has_import_path or any(text in str(error) for text in ("import", "could not be loaded"))
-        return Verdict(error, doubtful=is_doubtful, composed=composed)
-    except Exception as error:  # a module of the user may raise anything
-        return Verdict(error, doubtful=True, composed=composed)
+    except Exception as error:
+        return Verdict(training_error=error, doubtful=_is_doubtful(error, overrides))
     return Verdict(unused=tuple(experiment.unused_overrides(overrides)))
+
+
+def _is_doubtful(error: Exception, overrides: Sequence[str]) -> bool:
+    if not isinstance(error, MarlnbError):  # a module of the user may raise anything
+        return True
+    has_import_path = any(":" in word.partition("=")[2] for word in overrides)
+    return has_import_path or any(text in str(error) for text in ("import", "could not be loaded"))

@@ -36,8 +36,8 @@ def notebook(path: Path, *cells: str) -> Path:
     return path
 
 
-def notes(source: Path, *, cwd: Path = NOTEBOOKS, **values: Any) -> list[str]:
-    return check_experiments(source, make_sweep(source, values_of_python(values)), cwd)
+def notes(source: Path, *, cwd: Path | None = None, **values: Any) -> list[str]:
+    return check_experiments(source, make_sweep(source, values_of_python(values)), cwd or Path.cwd())
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,20 @@ def test_names_are_only_noted_where_the_notebook_chooses_the_folder_of_variants(
     assert note.startswith("cell 3 could not be checked: no algorithm 'fast'")
     with pytest.raises(ConfigError, match="n_envs must be at least 1"):
         notes(source, option="n_envs=0")
+
+
+def test_what_is_changed_before_it_is_trained_is_no_error(tmp_path: Path) -> None:
+    composed = 'base = mnb.Experiment.compose("env=mpe/simple_spread", f"algorithm={algorithm}", "frames=1000")'
+    changes = "import marlnb as mnb\nfrom dataclasses import replace\n"
+    changed = notebook(tmp_path / "a.ipynb", f"{changes}{composed}", "mnb.train(replace(base, frames=9000), run)")
+    for algorithm in ("iql", ["iql", "mappo"]):
+        (note,) = notes(changed, algorithm=algorithm)
+        assert note.startswith(
+            "cell 2: its experiment cannot be trained as it is composed: iql for every group would learn nothing"
+        )
+    same = notebook(tmp_path / "b.ipynb", f"{changes}{composed}", "mnb.train(base, run)")
+    with pytest.raises(ConfigError, match=r"^job algorithm=iql, cell 3: iql for every group would learn nothing"):
+        notes(same, algorithm=["iql", "mappo"])
 
 
 def test_what_is_right_or_unknown_passes(tmp_path: Path) -> None:
@@ -190,6 +204,9 @@ def test_what_the_notebook_itself_defines_or_expects_is_no_error(tmp_path: Path)
     ]
     with pytest.raises(ConfigError, match="no algorithm 'theirs'"):
         notes(source, algorithm="theirs")
+    computed = notebook(tmp_path / "b.ipynb", own.replace('"mine"', '"my" + "own"'), COMPOSE)
+    (note,) = notes(computed, algorithm="theirs")
+    assert note.startswith("cell 3 could not be checked: no algorithm 'theirs'")
     tagged = nbformat.read(source, 4)
     tagged.cells[2].metadata["tags"] = ["raises-exception"]
     nbformat.write(tagged, source)

@@ -16,7 +16,7 @@ NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 
 
 class Listener(Judge):
-    """Notes the overrides that it is asked about; "bad" is the only wrong one."""
+    """Notes the overrides that it is asked about; "bad" is wrong, and "short" trains nothing."""
 
     def __init__(self) -> None:
         super().__init__(time_limit_s=1.0)
@@ -24,7 +24,8 @@ class Listener(Judge):
 
     def verdict(self, overrides: Sequence[str], config_dir: str | None = None) -> Verdict:
         self.words.append(tuple(overrides))
-        return Verdict(error=ConfigError("bad") if "bad" in overrides else None)
+        errors = {word: ConfigError(word) for word in ("bad", "short") if word in overrides}
+        return Verdict(errors.get("bad"), training_error=errors.get("short"))
 
 
 def reached(source: str, **values: object) -> tuple[Reached, list[tuple[str, ...]]]:
@@ -93,6 +94,18 @@ def test_an_error_that_the_notebook_handles_is_none() -> None:
     assert [each.is_fatal for each in path.compositions] == [False]
     path, words = reached('def make(*words):\n    return Experiment.compose(*words)\nmake("bad")\nmake("good")')
     assert [each.is_fatal for each in path.compositions] == [True, False] and words == [("bad",), ("good",)]
+
+
+@pytest.mark.parametrize("train", ["mnb.train(base, run)", "for report in mnb.Trainer(base, run):\n    report.frames"])
+def test_an_experiment_fails_where_it_is_trained_unless_it_is_changed_before(train: str) -> None:
+    composed = 'from dataclasses import replace\nbase = Experiment.compose("short")\n'
+    path, _ = reached(composed + train)
+    assert [(each.is_fatal, each.is_trained) for each in path.compositions] == [(False, True), (True, True)]
+    for changed in ("base = replace(base, frames=9)\n", "base = base.env\n"):
+        path, _ = reached(composed + changed + train)
+        assert [(each.is_fatal, each.is_trained) for each in path.compositions] == [(False, False)]
+    path, _ = reached(f"{composed}try:\n    mnb.start(base)\nexcept mnb.ConfigError:\n    pass")
+    assert not any(each.is_fatal for each in path.compositions)
 
 
 def test_nothing_is_done_and_nothing_runs_for_ever(tmp_path: Path) -> None:
