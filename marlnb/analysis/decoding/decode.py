@@ -293,7 +293,7 @@ class SiteDecoding:
                 y, episode, t = encoded[rows], self.rows.episode[rows], self.rows.t[rows]
                 with self.diagnostics.skipping(self.site, agent, offset):
                     _check_offset(self.rows, offset)
-                    check_label(agent, y, episode, settings, self.diagnostics)
+                    check_label(agent, y, episode, settings)
                     fold = episode_folds(y, episode, classes.kind, settings.folds, settings.seed)
                     yield rows, DecodingTarget(self.site, agent, offset, y, episode, t, fold)
 

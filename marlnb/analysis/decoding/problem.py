@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
@@ -88,6 +88,19 @@ class Diagnostics:
             at_offset = f" at offset {offset}" if offset else ""
             self.messages.append(f"skipped {site} of {agent}{at_offset}: {error}")
 
+    def warn_of_few_episodes(
+        self, agent: str, tested: Mapping[int | None, DecodingTarget], settings: DecodingSettings
+    ) -> None:
+        """Warns of what occurs in too few episodes at each of an agent's tested time steps; None: all together."""
+        by_what: dict[str, list[tuple[FewEpisodes, int | None]]] = {}
+        for t, target in tested.items():
+            for few in few_episodes(target.y, target.episode, settings):
+                by_what.setdefault(few.what, []).append((few, t))
+        for each in by_what.values():
+            few, t = min(each)
+            at_times = f" at {len(each)} time steps, such as t={t}" if len(each) > 1 else f" at t={t}"
+            self.messages.append(f"{agent}{'' if t is None else at_times}: {few}")
+
 
 class DecodingOutcome(NamedTuple):
     """One score, the decoder fitted to all rows, and the scores of shuffled labels `[shuffle]`."""
@@ -150,10 +163,8 @@ class DecodingProblem:
         return DecodingProblem(self.target.select(rows), self.x[rows], self.observation[rows], untrained, given)
 
 
-def check_label(
-    agent: str, y: np.ndarray, episode: np.ndarray, settings: DecodingSettings, diagnostics: Diagnostics
-) -> None:
-    """Rejects labels that cannot be decoded, and warns of labels with too few episodes or too little variation.
+def check_label(agent: str, y: np.ndarray, episode: np.ndarray, settings: DecodingSettings) -> None:
+    """Rejects labels that cannot be decoded.
 
     Args:
         agent: whose rows these are.
@@ -162,7 +173,7 @@ def check_label(
     Raises:
         AnalysisError: too few episodes for the folds, a label that never varies, or too many classes.
     """
-    label, folds, classes = settings.label, settings.folds, settings.classes
+    label, folds = settings.label, settings.folds
     n_episodes = len(np.unique(episode))
     if n_episodes < 2 * folds:
         reason = f"the label {label!r} is known in {count(n_episodes, 'episode')} of this recording"
@@ -170,31 +181,51 @@ def check_label(
         raise AnalysisError(f"{agent}: {folds} folds need at least {2 * folds} episodes, but {reason}{hint}")
     if np.ptp(y) == 0:
         raise AnalysisError(f"label {label!r} never varies over {agent}'s {len(y)} rows: there is nothing to decode")
-    if n_episodes < MIN_EPISODES:
-        diagnostics.messages.append(
-            f"{agent}: only {count(n_episodes, 'episode')}; intervals are rough below {MIN_EPISODES}"
-        )
-    if classes.kind == "regression":
-        # a quantity that differs from its median in few episodes is constant in most folds
-        varies = np.abs(y - np.median(y)) > np.sqrt(MAX_CONSTANT_VARIANCE * np.var(y))
-        n_varying = len(np.unique(episode[varies]))
-        if n_varying < 2 * folds:
-            diagnostics.messages.append(
-                f"{agent}: the label {label!r} varies in only {count(n_varying, 'episode')}, for {folds} folds"
-            )
-        return
-    n_classes = len(classes.names_in(y))
+    n_classes = len(settings.classes.names_in(y))
     if n_classes > n_episodes / 2:
         raise AnalysisError(
             f"label {label!r} has {n_classes} classes in {n_episodes} episodes; is it a quantity (kind='regression')?"
         )
-    for value in np.unique(y):
-        n_with_class = len(np.unique(episode[y == value]))
-        if n_with_class < 2 * folds:
-            diagnostics.messages.append(
-                f"{agent}: class {classes.names[value]!r} occurs in only {count(n_with_class, 'episode')}, "
-                f"for {folds} folds"
-            )
+
+
+class FewEpisodes(NamedTuple):
+    """Something that occurs in too few episodes for a reliable score.
+
+    Attributes:
+        n: how many.
+        what: occurs in them; empty for the rows themselves.
+        consequence: what is unreliable.
+    """
+
+    n: int
+    what: str
+    consequence: str
+
+    def __str__(self) -> str:
+        return f"{self.what}only {count(self.n, 'episode')}{self.consequence}"
+
+
+def few_episodes(y: np.ndarray, episode: np.ndarray, settings: DecodingSettings) -> Iterator[FewEpisodes]:
+    """What occurs in too few episodes: the rows, each class of the label, or variation of a quantity.
+
+    Args:
+        y: `[row]`, class indices or quantities.
+        episode: `[row]`.
+    """
+    n_episodes = len(np.unique(episode))
+    if n_episodes < MIN_EPISODES:
+        yield FewEpisodes(n_episodes, "", f"; intervals are rough below {MIN_EPISODES}")
+    if settings.classes.kind == "regression":
+        # a quantity that differs from its median in few episodes is constant in most folds
+        varies = np.abs(y - np.median(y)) > np.sqrt(MAX_CONSTANT_VARIANCE * np.var(y))
+        occurrences = {f"the label {settings.label!r} varies in ": varies}
+    else:
+        names = zip(settings.classes.names_in(y), np.unique(y))
+        occurrences = {f"class {name!r} occurs in ": y == value for name, value in names}
+    for what, rows in occurrences.items():
+        n = len(np.unique(episode[rows]))
+        if n < 2 * settings.folds:
+            yield FewEpisodes(n, what, f", for {settings.folds} folds")
 
 
 def check_activations(problem: DecodingProblem) -> None:
@@ -218,25 +249,30 @@ def solve(problem: DecodingProblem, settings: DecodingSettings, diagnostics: Dia
     Raises:
         AnalysisError: the requested time step was not recorded, or none has enough episodes.
     """
+    target = problem.target
     if settings.at == "all":
         yield _score(problem, None, settings, diagnostics)
+        diagnostics.warn_of_few_episodes(target.agent, {None: target}, settings)
         return
-    times = np.unique(problem.target.t)
+    times = np.unique(target.t)
     if settings.at != "each":
         if settings.at not in times:
             raise AnalysisError(f"no recorded step has t={settings.at}; t runs from {times.min()} to {times.max()}")
         times = np.array([settings.at])
-    skipped = []
-    for t in times:
-        at_t = problem.select(problem.target.t == t)
+    skipped: list[int] = []
+    tested: dict[int | None, DecodingTarget] = {}
+    for t in map(int, times):
+        at_t = problem.select(target.t == t)
         n_episodes, n_folds = len(np.unique(at_t.target.episode)), len(np.unique(at_t.target.fold))
         if n_episodes < 2 * settings.folds or n_folds < 2 or np.ptp(at_t.target.y) == 0:
-            skipped.append(int(t))
+            skipped.append(t)
         else:
-            yield _score(at_t, int(t), settings, diagnostics)
+            tested[t] = at_t.target
+            yield _score(at_t, t, settings, diagnostics)
+    diagnostics.warn_of_few_episodes(target.agent, tested, settings)
     if len(skipped) == len(times):
         raise AnalysisError(
-            f"{problem.target.agent}: no time step has both a label that varies and {2 * settings.folds} episodes"
+            f"{target.agent}: no time step has both a label that varies and {2 * settings.folds} episodes"
         )
     if skipped:
         diagnostics.messages.append(

@@ -112,7 +112,7 @@ def solve_streaming(
     t = None if settings.at == "all" else settings.at
     if t is not None:
         selected, target = selected[target.t == t], target.select(target.t == t)
-        check_label(agent, target.y, target.episode, settings, diagnostics)
+        check_label(f"{agent} at t={t}", target.y, target.episode, settings)
     kind = settings.classes.kind
     targets = StreamedTargets(target.y, target.episode, target.t, target.fold, kind, settings.n_shuffles, settings.seed)
     batches = _RowBatches(source, rows, site, agent, selected, _batch_bounds(rows.episode))
@@ -127,6 +127,7 @@ def solve_streaming(
     fit_class = _RidgeFit if kind == "regression" else _LogisticFit
     with AnalysisProgress(f"decoding {settings.label} from {site} of {agent}", "rows", shown=progress) as shown:
         scores, fit = fit_class(batches, targets, settings, diagnostics, shown).run(views)
+    diagnostics.warn_of_few_episodes(agent, {t: target}, settings)
     n = targets.n_folds
     by_target = scores["site"][: (targets.n - 1) * n].reshape(-1, n)
     shuffled = by_target[1:].mean(axis=1)

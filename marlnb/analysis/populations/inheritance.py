@@ -15,7 +15,7 @@ from marlnb.analysis.data.labels import Classes, Label, SeveralLabels, label_lis
 from marlnb.analysis.data.policy_activations import policy_activations
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.data.views import Units, View
-from marlnb.analysis.decoding.problem import DecodingSettings, Diagnostics, check_label
+from marlnb.analysis.decoding.problem import DecodingSettings, Diagnostics, check_label, few_episodes
 from marlnb.analysis.populations.inheritance_result import Inheritance
 from marlnb.analysis.progress import AnalysisProgress
 from marlnb.analysis.representations.similarity import compare_units
@@ -226,7 +226,8 @@ def _concept(units: Units, label: Label, folds: int, seed: int, diagnostics: Dia
     known = np.flatnonzero(labels.known[:, units.agent_index])
     y, episode = classes.encode(labels.values[:, units.agent_index])[known], units.episode[known]
     settings = DecodingSettings("all", labels.name, classes, folds, 1, seed)
-    check_label(units.agent, y, episode, settings, diagnostics)
+    check_label(units.agent, y, episode, settings)
+    diagnostics.messages.extend(f"{units.agent}: {few}" for few in few_episodes(y, episode, settings))
     fold = episode_folds(y, episode, classes.kind, folds, seed)
     observation = source.observations(source.group, rows)[known, units.agent_index].reshape(len(known), -1)
     scores = score_folds(observation, y, fold, classes.kind)

@@ -157,6 +157,27 @@ def test_a_rare_class_draws_a_warning(recording: Recording) -> None:
     assert "NOT TO BE TRUSTED" in repr(result)
 
 
+def test_few_episodes_draw_a_warning_at_the_time_steps_that_are_tested(recording: Recording) -> None:
+    """65 - 5 t of the 60 episodes are used at time step t, and one in ten of them is True after the third."""
+    episode, t = recording.rows["episode"].to_numpy(), recording.rows["t"].to_numpy()
+    label = np.where(t > 3, episode % 10 == 0, episode % 2 == 0)
+    options = {"site": SITE, "label": label, "rows": episode < 65 - 5 * t, "n_shuffles": 1, "progress": False}
+    for memory_bytes in (2**32, 1):  # in memory, and streamed
+        result = decode(recording, at=4, memory_bytes=memory_bytes, **options)  # type: ignore[arg-type]
+        assert result.warnings == (
+            "listener_0 at t=4: only 45 episodes; intervals are rough below 50",
+            "listener_0 at t=4: class 'True' occurs in only 5 episodes, for 5 folds",
+        )
+    each = decode(recording, at="each", **options)  # type: ignore[arg-type]
+    assert [score.t for score in each.scores] == list(range(12))
+    assert each.warnings == (
+        "listener_0 at 8 time steps, such as t=11: only 10 episodes; intervals are rough below 50",
+        "listener_0 at 8 time steps, such as t=11: class 'True' occurs in only 1 episode, for 5 folds",
+        "listener_0 at t=11: class 'False' occurs in only 9 episodes, for 5 folds",
+        "skipped time steps with too few episodes or a constant label: t = 12",
+    )
+
+
 @pytest.mark.parametrize("memory_bytes", [1 << 30, 0])  # in memory, and streamed
 def test_a_decoder_has_the_classes_of_its_own_rows(recording: Recording, memory_bytes: int) -> None:
     result = decode(
