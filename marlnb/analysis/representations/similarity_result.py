@@ -59,8 +59,7 @@ class Similarity(Result):
     @property
     def verdict(self) -> str:
         """Whether the units are more alike at the same time steps than in episodes paired at random."""
-        is_above = self.score > self.shuffled_high
-        beyond = "more alike" if is_above else "not shown to be more alike"
+        beyond = "more alike" if self.p_value < ALPHA else "not shown to be more alike"
         too_few = f"{self.n_shuffles} pairings: too few to test"
         tested = f"p = {self.p_value:.2g}" if _can_test(self.n_shuffles) else too_few
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -121,6 +122,9 @@ def test_a_recording_compared_with_itself_and_with_chance(recording: Recording) 
     assert result.low < result.score < result.high and result.high - result.low < 0.2
     assert result.shuffled_high < result.low and result.p_value == 1 / 6 and result.warnings == ()
     assert result.n_rows == 1500 and result.n_episodes == 60 and result.a_units == 64
+    assert "are not shown to be more alike" in result.verdict and "5 pairings: too few to test" in result.verdict
+    tested = replace(result, n_shuffles=20, p_value=1 / 21)
+    assert "are more alike" in tested.verdict and "p = 0.048" in tested.verdict
     assert similarity((recording, SITE), (recording, SITE), n_shuffles=1).score == pytest.approx(1.0)
 
 
