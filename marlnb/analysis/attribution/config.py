@@ -95,7 +95,7 @@ class AttributionConfig:
         "observation",
     )
     batch_size: int = option(1024, help="rows read at once", ge=1)
-    seed: int = option(0, help="of everything that is drawn")
+    seed: int = option(0, help="of everything that is drawn", ge=0)
 
     def __post_init__(self) -> None:
         for name in ("episodes", "steps"):  # single numbers, ranges and arrays

@@ -22,7 +22,7 @@ from marlnb.config import EnvConfig
 from marlnb.display.formatting import count
 from marlnb.envs.external.interface import publish_evaluation
 from marlnb.envs.workers.closing import closing_pools
-from marlnb.errors import AnalysisError, ConfigError, unknown
+from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.specs import ActionSpec
 from marlnb.training.collect.episodes import TimeStep
@@ -31,6 +31,7 @@ from marlnb.training.policies.evaluation import check_episodes, choose_n_envs
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run_folder import Which
+from marlnb.values import checked_number
 
 Measure = Literal["total_variation", "action"]
 
@@ -148,8 +149,7 @@ def action_influence(
     if measure not in get_args(Measure):
         raise AnalysisError(unknown("measure", measure, get_args(Measure)))
     check_episodes(episodes, seed, n_envs)
-    if horizon < 1:
-        raise ConfigError(f"horizon must be at least 1; got {horizon}")
+    horizon = checked_number(horizon, int, "horizon", ge=1)
     policy_source = as_policy_source(policy_source)
     origin = policy_source.origin(checkpoint)
     policies = policy_source.policies(origin.iteration, device=device)

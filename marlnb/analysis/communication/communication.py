@@ -23,13 +23,20 @@ from marlnb.analysis.data.row_values import RowValues, row_values
 from marlnb.analysis.data.rows import Rows, RowSource
 from marlnb.analysis.data.views import Units, chosen_names
 from marlnb.analysis.results import few_episodes_warning
-from marlnb.analysis.stats.bootstrap import Interval, bootstrap_weights, episode_index, percentile_interval
+from marlnb.analysis.stats.bootstrap import (
+    Interval,
+    bootstrap_weights,
+    checked_resampling,
+    episode_index,
+    percentile_interval,
+)
 from marlnb.analysis.stats.mutual_information import MutualInformation, counts, mutual_information
 from marlnb.display.formatting import count
 from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.specs import ActionSpec
+from marlnb.values import checked_number
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -77,11 +84,16 @@ def communication(
         n_shuffles: permutations over episodes behind each p-value.
         n_bootstrap: bootstrap samples of the episodes, for the interval of the causal influence.
     Raises:
+        ConfigError: a number out of range.
         AnalysisError: unknown agent, label or feature; a message, goal or label of an action with more than 64 values
             or only one.
     """
     recording = opened_recording(recording)
-    _check_question(recording, speaker, listener, lag, n_shuffles, n_bootstrap)
+    for name in (speaker, listener):
+        if name not in recording.agents:
+            raise AnalysisError(unknown("recorded agent", name, recording.agents))
+    lag = checked_number(lag, int, "lag", ge=0)
+    n_shuffles, n_bootstrap, seed = checked_resampling(n_shuffles, n_bootstrap, seed)
     of_speaker, of_listener = (_acting_rows(recording, name, checkpoint) for name in (speaker, listener))
     messages = _discrete(_one_choice(of_speaker, message, "message"), "message")
     goals = _discrete(row_values(of_speaker, goal), "goal")
@@ -152,18 +164,6 @@ def context_independence(code: np.ndarray) -> float:
     best = given_message.argmax(axis=0)
     goals = np.arange(code.shape[1])
     return float(np.mean(given_goal[best, goals] * given_message[best, goals]))
-
-
-def _check_question(
-    recording: Recording, speaker: str, listener: str, lag: int, n_shuffles: int, n_bootstrap: int
-) -> None:
-    for name in (speaker, listener):
-        if name not in recording.agents:
-            raise AnalysisError(unknown("recorded agent", name, recording.agents))
-    if lag < 0 or n_shuffles < 20 or n_bootstrap < 20:
-        raise AnalysisError(
-            f"lag must be 0 or more, n_shuffles and n_bootstrap 20 or more; got {lag}, {n_shuffles}, {n_bootstrap}"
-        )
 
 
 def _information(

@@ -25,6 +25,7 @@ from marlnb.errors import AnalysisError, unknown
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.specs import EnvSpec, GroupSpec
+from marlnb.values import checked_number
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -81,11 +82,14 @@ def influence(
         batch_size: rows at once.
         progress: show how many rows of agents are explained, if it takes more than two seconds.
     Raises:
+        ConfigError: a number out of range.
         AnalysisError: an unknown `through`, measure or group; features whose source is ambiguous; no agent that
-            receives messages; a group without a critic; n_counterfactuals below 1.
+            receives messages; a group without a critic.
     """
     recording = opened_recording(recording)
-    _check_question(recording, through, group, to, target, measure, n_counterfactuals)
+    _check_question(recording, through, group, to, target, measure)
+    n_counterfactuals = checked_number(n_counterfactuals, int, "n_counterfactuals", ge=1)
+    batch_size, seed = checked_number(batch_size, int, "batch_size", ge=1), checked_number(seed, int, "seed", ge=0)
     groups = list(recording.groups) if group is None else [group]
     source = RowSource(recording, groups[0])
     policies = policies if policies is not None else source.policies(checkpoint)
@@ -147,13 +151,7 @@ def influence(
 
 
 def _check_question(
-    recording: Recording,
-    through: Through,
-    group: str | None,
-    to: To,
-    target: Target,
-    measure: Divergence,
-    n_counterfactuals: int,
+    recording: Recording, through: Through, group: str | None, to: To, target: Target, measure: Divergence
 ) -> None:
     if through not in get_args(Through):
         raise AnalysisError(unknown("way of influence", through, get_args(Through)))
@@ -165,8 +163,6 @@ def _check_question(
         raise AnalysisError("use through='critic' for attributions of the value to observations")
     if group is not None and group not in recording.groups:
         raise AnalysisError(unknown("recorded group", group, recording.groups))
-    if n_counterfactuals < 1:
-        raise AnalysisError(f"n_counterfactuals must be at least 1; got {n_counterfactuals}")
 
 
 def _check_messages(

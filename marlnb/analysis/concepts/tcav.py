@@ -41,6 +41,7 @@ from marlnb.analysis.data.missing_labels import MissingLabels
 from marlnb.analysis.data.rows import RowBatch, RowSource
 from marlnb.analysis.decoding.linear_decoder import DirectionKind
 from marlnb.analysis.results import ALPHA
+from marlnb.analysis.stats.bootstrap import MIN_RESAMPLES
 from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.analysis.stats.linear_models import balanced_accuracy
 from marlnb.errors import AnalysisError, unknown
@@ -48,6 +49,7 @@ from marlnb.models.hooks.sites import Site, group_of
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.collect.threads import torch_threads
+from marlnb.values import checked_number
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -99,12 +101,13 @@ def concept_activation(
             is removed first. Otherwise a concept that correlates with one that is used appears to be used.
         kind: filter: the classifier's weights, as in the paper; pattern: the difference of means, which does not depend
             on units that only cancel noise (Pahde et al. 2022).
-        n_runs: classifiers of the concept, and as many of random concepts.
-        n_shuffles: permutations of the episodes, for the p-values of score and effect.
+        n_runs: classifiers of the concept, and as many of random concepts; 2 or more.
+        n_shuffles: permutations of the episodes, for the p-values of score and effect; 20 or more.
         policies: by group; None: those of the checkpoint that made the recording.
         checkpoint: iteration whose rows are read; required if a recording spans several.
         episodes: numbers of the episodes to use, or a mask of all episodes; None for all.
     Raises:
+        ConfigError: a number out of range.
         AnalysisError: a concept that is not true or false, or never varies; an unknown kind; too few episodes; an
             output that does not depend on the site.
     Source: Kim et al. 2018, Interpretability Beyond Feature Attribution, section 3 (arXiv:1711.11279). The paper
@@ -112,6 +115,8 @@ def concept_activation(
     """
     if kind not in get_args(DirectionKind):
         raise AnalysisError(unknown("kind of direction", kind, get_args(DirectionKind)))
+    n_runs, seed = checked_number(n_runs, int, "n_runs", ge=2), checked_number(seed, int, "seed", ge=0)
+    n_shuffles = checked_number(n_shuffles, int, "n_shuffles", ge=MIN_RESAMPLES)
     recording = opened_recording(recording)
     source = RowSource(recording, group_of(site))
     spec = source.env.group(source.group)

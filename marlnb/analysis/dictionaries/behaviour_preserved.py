@@ -26,6 +26,7 @@ from marlnb.errors import AnalysisError
 from marlnb.models.hooks.sites import group_of, match_sites
 from marlnb.models.policies.distributions import ActionDistribution
 from marlnb.models.policies.policy import Policy
+from marlnb.values import checked_number
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -133,8 +134,10 @@ def behaviour_preserved(
         checkpoint: iteration whose rows are read; required if the recording spans several.
         seed: of the bootstrap.
     Raises:
+        ConfigError: a number out of range.
         AnalysisError: the policy has no logits, the agents never acted, or several checkpoints and none chosen.
     """
+    max_rows, seed = checked_number(max_rows, int, "max_rows", ge=1), checked_number(seed, int, "seed", ge=0)
     source = RowSource(recording, group_of(dictionary.site))
     checkpoint = source.resolve_checkpoint(checkpoint)
     policy = (source.policies(checkpoint) if policies is None else policies)[source.group]

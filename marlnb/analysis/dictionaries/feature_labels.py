@@ -25,11 +25,18 @@ from marlnb.analysis.dictionaries.dictionary import Dictionary
 from marlnb.analysis.dictionaries.feature_labels_result import FeatureLabels
 from marlnb.analysis.representations.bins import binned
 from marlnb.analysis.results import few_episodes_warning
-from marlnb.analysis.stats.bootstrap import bootstrap_weights, episode_index, episode_sums, percentile_interval
+from marlnb.analysis.stats.bootstrap import (
+    bootstrap_weights,
+    checked_resampling,
+    episode_index,
+    episode_sums,
+    percentile_interval,
+)
 from marlnb.analysis.stats.corrections import max_statistic
 from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.opened import RecordingLike, opened_recording
+from marlnb.values import checked_number
 
 MIN_LABEL_LEFT = 1e-6
 """Share of the label's variance that must be left beyond what is given."""
@@ -66,11 +73,13 @@ def label_features(
         n_shuffles: permutations of the labels over episodes.
         n_bootstrap: bootstrap samples of the episodes, for the intervals.
     Raises:
+        ConfigError: a number out of range.
         AnalysisError: several agents and none chosen; an unknown label; a label that never varies in these rows, or
             that is determined by what is given.
     """
     recording = opened_recording(recording)
-    _check(bins, n_shuffles, n_bootstrap)
+    bins, max_rows = checked_number(bins, int, "bins", ge=2), checked_number(max_rows, int, "max_rows", ge=1)
+    n_shuffles, n_bootstrap, seed = checked_resampling(n_shuffles, n_bootstrap, seed)
     chosen_agent = dictionary.chosen_agent(agent)
     units = View(recording, dictionary.site, chosen_agent, checkpoint=checkpoint).open()
     values = row_values(units, label)
@@ -120,13 +129,6 @@ def label_features(
         ),
         notes=(*rows_note(rows_name(rows)), *missing.notes),
     )
-
-
-def _check(bins: int, n_shuffles: int, n_bootstrap: int) -> None:
-    if bins < 2 or n_shuffles < 20 or n_bootstrap < 20:
-        raise AnalysisError(
-            f"bins must be 2 or more, n_shuffles and n_bootstrap 20 or more; got {bins}, {n_shuffles}, {n_bootstrap}"
-        )
 
 
 def _drawn(positions: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:

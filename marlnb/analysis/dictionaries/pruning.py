@@ -22,6 +22,7 @@ from marlnb.analysis.dictionaries.evaluation import evaluate_dictionary
 from marlnb.errors import AnalysisError
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder
 from marlnb.training.collect.threads import torch_threads
+from marlnb.values import checked_number
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -88,8 +89,11 @@ def prune_dictionary(
         A dictionary of kind standard with at least one and at most as many features, of the same units, and from rest
         if the old one was.
     Raises:
+        ConfigError: a number out of range.
         AnalysisError: none of its features ever fires, or the recording lacks the dictionary's site or units.
     """
+    l1, max_loss = checked_number(l1, float, "l1", ge=0), checked_number(max_loss, float, "max_loss", ge=0)
+    max_rows, seed = checked_number(max_rows, int, "max_rows", ge=1), checked_number(seed, int, "seed", ge=0)
     if not (dictionary.density > 0).any():
         raise AnalysisError(f"none of the {dictionary.n_features} features of {dictionary.site} ever fires")
     units = dictionary.units

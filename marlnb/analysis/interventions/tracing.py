@@ -29,7 +29,7 @@ from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.config import EnvConfig
 from marlnb.display.formatting import format_interval
 from marlnb.envs.workers.closing import closing_pools
-from marlnb.errors import AnalysisError, ConfigError, shown, unknown
+from marlnb.errors import AnalysisError, shown, unknown
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.edit import Edit
 from marlnb.models.hooks.sites import OBSERVATION, Site, match_sites
@@ -46,6 +46,7 @@ from marlnb.training.policies.policy_source import PolicySource, PolicySourceLik
 from marlnb.training.runs.run import Origin
 from marlnb.training.runs.run_folder import Which
 from marlnb.training.runs.saved_edits import resolve_edits
+from marlnb.values import checked_number
 
 N_BOOTSTRAP = 1000
 MAX_ROUNDING = 1e-6
@@ -95,16 +96,19 @@ def trace(
         AnalysisError: an unknown outcome, group or agent, no agent, a start of a window outside every episode, a
             recording that cannot be played again, or no group= where groups have different returns, whose mean would
             say nothing.
-        ConfigError: episodes or span out of range.
+        ConfigError: a number out of range.
         RecordingError: the weights or the environment differ from those recorded; an episode has no known start.
         SiteError: a pattern that matches no site.
     """
+    if outcome not in OUTCOMES:
+        raise AnalysisError(unknown("outcome", outcome, OUTCOMES))
+    episodes = checked_number(episodes, int, "episodes", ge=2, le=MAX_INTERVENTION_ENVS)
+    span, seed = checked_number(span, int, "span", ge=1), checked_number(seed, int, "seed", ge=0)
     policy_source, seeds = opened_if_file(policy_source), None
     if isinstance(policy_source, Recording):
         recording, policy_source = policy_source, _source_of(policy_source, env)
         seed, seeds = int(recording.settings["seed"]), _seeds_of(recording, episodes)
         checkpoint, episodes = recording.checkpoint[0], len(seeds)
-    _check(outcome, episodes, span)
     policy_source = as_policy_source(policy_source)
     origin = policy_source.origin(checkpoint)
     policies = policy_source.policies(origin.iteration)
@@ -166,20 +170,17 @@ def _source_of(recording: Recording, env: EnvConfig | None) -> PolicySource:
 
 
 def _seeds_of(recording: Recording, episodes: int) -> Tensor:
-    """Seeds of the first finished episodes, `[episode]`."""
+    """Seeds of the first finished episodes, `[episode]`.
+
+    Raises:
+        AnalysisError: there are fewer than two.
+    """
     finished = recording.episodes[recording.episodes["finished"]].head(episodes)
+    if len(finished) < 2:
+        raise AnalysisError(f"trace needs 2 or more finished episodes; {recording.path.name} has {len(finished)}")
     for episode in finished.index:
         check_start(recording, episode)
     return torch.tensor(finished["seed"].to_numpy())
-
-
-def _check(outcome: str, episodes: int, span: int) -> None:
-    if outcome not in OUTCOMES:
-        raise AnalysisError(unknown("outcome", outcome, OUTCOMES))
-    if not 2 <= episodes <= MAX_INTERVENTION_ENVS or span < 1:
-        raise ConfigError(
-            f"episodes must be 2 to {MAX_INTERVENTION_ENVS} and span 1 or more; got {episodes} and {span}"
-        )
 
 
 def _starts(times: int | Sequence[int] | None, span: int, n_steps: int) -> list[int]:

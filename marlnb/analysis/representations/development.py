@@ -22,6 +22,7 @@ from marlnb.analysis.results import ALPHA
 from marlnb.errors import AnalysisError, unknown
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.runs.run import Run
+from marlnb.values import checked_number
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -67,6 +68,7 @@ def development(
         agents: one name or several; None for all agents of a site.
         n_shuffles: shuffles of each score.
     Raises:
+        ConfigError: a number out of range.
         AnalysisError: fewer than two checkpoints, or a checkpoint twice; a label for similarity, or none for the other
             measures; no checkpoint has a score. Scores that are not available, as where the label never varies at a
             checkpoint, are NaN, and a warning names the checkpoint and the reason.
@@ -75,6 +77,8 @@ def development(
         raise AnalysisError(unknown("measure of development", measure, CONTROL_NAMES))
     if (label is None) != (measure == "similarity"):
         raise AnalysisError(f"measure={measure!r} takes {'no label' if measure == 'similarity' else 'a label'}")
+    n_shuffles = checked_number(n_shuffles, int, "n_shuffles", ge=1)
+    seed = checked_number(seed, int, "seed", ge=0)
     checkpoints = _checkpoints(recordings)
     last = checkpoints[-1][0]
     site_names = last.sites if sites is None else match_recorded_sites(last, sites)

@@ -19,6 +19,7 @@ from marlnb.analysis.results import Result
 from marlnb.errors import AnalysisError, unknown
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.collect.threads import torch_threads
+from marlnb.values import checked_number
 
 EmbeddingMethod = Literal["pca", "umap"]
 DIMENSIONS = 2
@@ -118,13 +119,15 @@ def embed(
         n_neighbors: UMAP's, and of the trustworthiness.
         seed: of the sample and of UMAP.
     Raises:
+        ConfigError: a number out of range.
         AnalysisError: an unknown method; units that never vary; fewer rows than neighbours; UMAP is not installed.
     """
     recording = opened_recording(recording)
     if method not in get_args(EmbeddingMethod):
         raise AnalysisError(unknown("method of embedding", method, get_args(EmbeddingMethod)))
-    if max_points < 10:
-        raise AnalysisError(f"max_points must be 10 or more; got {max_points}")
+    max_points = checked_number(max_points, int, "max_points", ge=10)
+    n_neighbors = checked_number(n_neighbors, int, "n_neighbors", ge=2)
+    seed = checked_number(seed, int, "seed", ge=0)
     names = site_agents(recording, site, agents)
     views = [View(recording, site, agent, checkpoint=checkpoint).open() for agent in names]
     n_rows = sum(map(len, views))

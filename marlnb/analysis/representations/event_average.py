@@ -17,6 +17,7 @@ from marlnb.analysis.representations.event_average_result import EventAverage, d
 from marlnb.analysis.stats.bootstrap import (
     bootstrap_means,
     bootstrap_weights,
+    checked_resampling,
     episode_index,
     p_value_above,
     percentile_interval,
@@ -24,6 +25,7 @@ from marlnb.analysis.stats.bootstrap import (
 from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.errors import AnalysisError, unknown
 from marlnb.recording.file.opened import RecordingLike, opened_recording
+from marlnb.values import checked_number
 
 if TYPE_CHECKING:
     from marlnb.recording.file.reader import Recording
@@ -71,11 +73,16 @@ def event_average(
         n_shuffles: event times taken from other episodes.
         n_bootstrap: bootstrap samples of the episodes, for the intervals.
     Raises:
+        ConfigError: a number out of range.
         AnalysisError: neither or both of site and field; an unknown onset; no event; a recording that leaves steps out.
     Source: Dayan and Abbott 2001, Theoretical Neuroscience, section 1.3, where the events are spikes.
     """
     recording = opened_recording(recording)
-    _check(site, field, onset, before, after, n_shuffles, n_bootstrap)
+    _check(site, field, onset)
+    before, after = checked_number(before, int, "before", ge=0), checked_number(after, int, "after", ge=0)
+    if no_other_within is not None:
+        no_other_within = checked_number(no_other_within, int, "no_other_within", ge=0)
+    n_shuffles, n_bootstrap, seed = checked_resampling(n_shuffles, n_bootstrap, seed)
     units = _units(recording, site, field, agent, checkpoint)
     lag_unit = _lag_unit(units)
     is_event, name, missing = _event_rows(units, event, value)
@@ -123,18 +130,11 @@ def event_average(
     )
 
 
-def _check(
-    site: str | None, field: str | None, onset: Onset, before: int, after: int, n_shuffles: int, n_bootstrap: int
-) -> None:
+def _check(site: str | None, field: str | None, onset: Onset) -> None:
     if (site is None) == (field is None):
         raise AnalysisError(f"exactly one of site= and field= is needed; got site={site!r}, field={field!r}")
     if onset not in get_args(Onset):
         raise AnalysisError(unknown("onset", onset, get_args(Onset)))
-    if before < 0 or after < 0 or n_shuffles < 20 or n_bootstrap < 20:
-        raise AnalysisError(
-            "before and after must be 0 or more, n_shuffles and n_bootstrap 20 or more; got "
-            f"{before}, {after}, {n_shuffles}, {n_bootstrap}"
-        )
 
 
 def _units(

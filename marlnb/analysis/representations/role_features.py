@@ -87,8 +87,6 @@ def _average_windows(
         raise AnalysisError(f"roles need 2 or more agents; got {list(agents)}")
     max_length = max(int(t.max()) for _, _, t in rows) + 1
     length = max_length if window is None else window
-    if length < 1:
-        raise AnalysisError(f"window must be 1 step or more; got {window}")
     per_episode = -(-max_length // length)
     window_of_row = [episode.astype(np.int64) * per_episode + t // length for _, episode, t in rows]
     shared = functools.reduce(np.intersect1d, window_of_row)

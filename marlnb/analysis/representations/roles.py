@@ -18,10 +18,11 @@ from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
 from marlnb.analysis.representations.role_features import behaviour_features, unit_features
 from marlnb.analysis.representations.roles_result import Clustering, Roles
 from marlnb.analysis.results import few_episodes_warning
-from marlnb.analysis.stats.bootstrap import p_value_above
+from marlnb.analysis.stats.bootstrap import MIN_RESAMPLES, p_value_above
 from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.opened import RecordingLike, opened_recording
+from marlnb.values import checked_number
 
 MAX_POINTS = 1000
 """A silhouette needs the distances of all pairs of points."""
@@ -64,12 +65,14 @@ def roles(
         checkpoint: iteration whose rows are read; required if a recording spans several.
         n_shuffles: samples of each null hypothesis.
     Raises:
+        ConfigError: a number out of range.
         AnalysisError: fewer than two agents or episodes; agents with different actions and no site; features that never
             vary.
     """
     recording = opened_recording(recording)
-    if n_shuffles < 20 or max_roles < 2:
-        raise AnalysisError(f"n_shuffles must be 20 or more and max_roles 2 or more; got {n_shuffles} and {max_roles}")
+    n_shuffles = checked_number(n_shuffles, int, "n_shuffles", ge=MIN_RESAMPLES)
+    max_roles, seed = checked_number(max_roles, int, "max_roles", ge=2), checked_number(seed, int, "seed", ge=0)
+    window = None if window is None else checked_number(window, int, "window", ge=1)
     if site is None:
         features = behaviour_features(recording, agents, window, checkpoint)
     else:

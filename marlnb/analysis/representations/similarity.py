@@ -11,7 +11,13 @@ from marlnb.analysis.data.duplicate_episodes import duplicate_episode_warnings
 from marlnb.analysis.data.views import Units, View, as_view, match_recorded_sites, site_agents
 from marlnb.analysis.representations.similarity_result import Similarity, SimilarityMatrix
 from marlnb.analysis.results import few_episodes_warning
-from marlnb.analysis.stats.bootstrap import episode_index, half_sample_interval, half_samples, p_value_above
+from marlnb.analysis.stats.bootstrap import (
+    checked_resampling,
+    episode_index,
+    half_sample_interval,
+    half_samples,
+    p_value_above,
+)
 from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.analysis.stats.similarity_measures import SimilarityMethod, SimilaritySums, block_sums, similarity_function
 from marlnb.errors import AnalysisError, unknown
@@ -54,15 +60,10 @@ def similarity(
         n_shuffles: pairings of each episode of a with another one of b; each reads the rows once more.
         n_bootstrap: random halves of the episodes, for the interval.
     Raises:
+        ConfigError: a number out of range.
         AnalysisError: views of different time steps; an unknown method; a site that never varies; fewer than 4
             episodes.
     """
-    if method not in get_args(SimilarityMethod):
-        raise AnalysisError(unknown("method of similarity", method, get_args(SimilarityMethod)))
-    if n_shuffles < 1 or n_bootstrap < 20:
-        raise AnalysisError(
-            f"n_shuffles must be 1 or more and n_bootstrap 20 or more; got {n_shuffles} and {n_bootstrap}"
-        )
     return compare_units(as_view(a).open(), as_view(b).open(), method, n_shuffles, n_bootstrap, seed)
 
 
@@ -88,7 +89,7 @@ def similarity_matrix(
         n_shuffles: as in `similarity`.
         n_bootstrap: as in `similarity`.
     Raises:
-        AnalysisError: as in `similarity`.
+        ConfigError, AnalysisError: as in `similarity`.
     """
     rows = _open(views, sites, agents)
     columns = rows if against is None else _open(against, sites, agents)
@@ -133,6 +134,9 @@ def compare_units(
     left: Units, right: Units, method: SimilarityMethod, n_shuffles: int, n_bootstrap: int, seed: int
 ) -> Similarity:
     """As `similarity`, of views that are open."""
+    if method not in get_args(SimilarityMethod):
+        raise AnalysisError(unknown("method of similarity", method, get_args(SimilarityMethod)))
+    n_shuffles, n_bootstrap, seed = checked_resampling(n_shuffles, n_bootstrap, seed, min_shuffles=1)
     at_left, at_right = _shared_steps(left, right)
     episode = left.episode[at_left]
     numbers, index = episode_index(episode)

@@ -25,6 +25,7 @@ from marlnb.analysis.results import ALPHA, few_episodes_warning
 from marlnb.analysis.stats.bootstrap import (
     bootstrap_means,
     bootstrap_weights,
+    checked_resampling,
     episode_index,
     percentile_interval,
 )
@@ -34,6 +35,7 @@ from marlnb.analysis.stats.given_patterns import residual
 from marlnb.display.formatting import count
 from marlnb.errors import AnalysisError
 from marlnb.recording.file.opened import RecordingLike, opened_recording
+from marlnb.values import checked_number
 
 MIN_EPISODES_PER_BIN = 5
 N_UNTRAINED = 19
@@ -202,13 +204,15 @@ def tuning(
         n_shuffles: permutations of the labels over episodes.
         n_bootstrap: bootstrap samples of the episodes, for the intervals.
     Raises:
+        ConfigError: a number out of range.
         AnalysisError: unknown label or agent; a label or units that never vary, or of which what is given leaves
             nothing; more than 32 classes; an unknown name in `rows` or `given`, or no row that meets the condition.
     Source: Kruskal and Wallis 1952, for the statistic on ranks; Westfall and Young 1993, section 2.3, for correction
         by the maximum, which needs statistics with similar tails.
     """
     recording = opened_recording(recording)
-    _check(bins, n_shuffles, n_bootstrap)
+    bins = checked_number(bins, int, "bins", ge=2)
+    n_shuffles, n_bootstrap, seed = checked_resampling(n_shuffles, n_bootstrap, seed)
     chosen = None if episodes is None else tuple(recording.episode_numbers(episodes))
     units = View(recording, site, agent, checkpoint=checkpoint, episodes=chosen).open()
     tuned_rows = TunedRows.of(units, label, rows, given)
@@ -257,13 +261,6 @@ def tuning(
         rows=rows_name(rows),
         checkpoint=units.source.resolve_checkpoint(checkpoint),
     )
-
-
-def _check(bins: int, n_shuffles: int, n_bootstrap: int) -> None:
-    if bins < 2 or n_shuffles < 20 or n_bootstrap < 20:
-        raise AnalysisError(
-            f"bins must be 2 or more, n_shuffles and n_bootstrap 20 or more; got {bins}, {n_shuffles}, {n_bootstrap}"
-        )
 
 
 def _thin_bins(rows: BinnedRows) -> Iterator[str]:

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from marlnb.analysis.results import CONFIDENCE
+from marlnb.values import checked_number
+
+MIN_RESAMPLES = 20
+"""Of shuffles, so that a p-value of 0.05 is possible, and of bootstrap samples."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +20,21 @@ class Interval:
     value: float
     low: float
     high: float
+
+
+def checked_resampling(
+    n_shuffles: int, n_bootstrap: int, seed: int, *, min_shuffles: int = MIN_RESAMPLES
+) -> tuple[int, int, int]:
+    """Numbers of shuffles and of bootstrap samples, and the seed of both, as Python's own.
+
+    Raises:
+        ConfigError: one of them is out of range, or no whole number.
+    """
+    return (
+        checked_number(n_shuffles, int, "n_shuffles", ge=min_shuffles),
+        checked_number(n_bootstrap, int, "n_bootstrap", ge=MIN_RESAMPLES),
+        checked_number(seed, int, "seed", ge=0),
+    )
 
 
 def episode_index(episode: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ from marlnb.analysis.communication.feature_sources import features_about
 from marlnb.analysis.communication.influence import Through, influence
 from marlnb.analysis.communication.influence_result import Influence, over_episodes
 from marlnb.analysis.data.rows import Rows
-from marlnb.errors import AnalysisError
+from marlnb.errors import AnalysisError, ConfigError
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
@@ -248,7 +248,7 @@ def test_invalid_requests_are_rejected(recording: Recording) -> None:
         influence(recording, "communication", measure="KL")  # type: ignore[arg-type]
     with pytest.raises(AnalysisError, match="recorded group"):
         influence(recording, "critic", group="talker")
-    with pytest.raises(AnalysisError, match="n_counterfactuals must be at least 1; got 0"):
+    with pytest.raises(ConfigError, match="n_counterfactuals must be at least 1; got 0"):
         influence(recording, "communication", n_counterfactuals=0)
     feature_sources = {"listener_0": {"speaker_9": ["message_*"]}}
     with pytest.raises(AnalysisError, match="no agent 'speaker_9' in feature_sources"):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from marlnb.analysis.interventions.tracing import trace
-from marlnb.errors import AnalysisError, ConfigError, RecordingError, RunError, SiteError
+from marlnb.errors import AnalysisError, RecordingError, RunError, SiteError
 from marlnb.models.hooks.edits import Scale
 from marlnb.models.hooks.edits_channel import PermuteChannel
 from marlnb.recording.capture.recorder import record
@@ -116,5 +116,3 @@ def test_an_empty_corruption_draws_a_warning_and_invalid_requests_are_rejected(t
             trace(talkers, OTHER_GOAL, episodes=2, times=times)
     with pytest.raises(RecordingError, match="times takes integers"):
         trace(talkers, OTHER_GOAL, episodes=2, times="last")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="2 to 256"):
-        trace(talkers, OTHER_GOAL, episodes=1)

@@ -188,7 +188,7 @@ def test_events_are_values_of_a_label_or_actions(recording: Recording) -> None:
         event_average(recording, site=SITE, event=np.zeros(len(recording), bool))
     with pytest.raises(AnalysisError, match="exactly one of"):
         event_average(recording, event=at(recording, 1))
-    with pytest.raises(AnalysisError, match="no onset 'end'. Valid: every, start"):
+    with pytest.raises(AnalysisError, match=r"no onset 'end'\. Valid: every, start"):
         event_average(recording, site=SITE, event=at(recording, 1), onset="end")  # type: ignore[arg-type]
 
 

@@ -26,6 +26,7 @@ from marlnb.errors import AnalysisError
 from marlnb.models.policies.policy import Policy
 from marlnb.recording.file.episode_index import integers_of
 from marlnb.recording.file.opened import RecordingLike, opened_recording
+from marlnb.values import checked_number
 
 MAX_EXAMPLES = 16384  # rows times quadrature points that go through the network at once
 
@@ -68,6 +69,7 @@ def attribute_over_time(
     Returns:
         values `[row, agent, lag, feature]`, lag 0 the explained step, and the state's contribution `[row, agent]`.
     Raises:
+        ConfigError: a number out of range.
         AnalysisError: a feed-forward policy, agents that read each other's observations, an output of the critic, a
             recording with missing steps, or no step that is late enough.
     Source: Sundararajan et al. 2017, section 3 (arXiv:1703.01365), computed by captum.
@@ -77,7 +79,8 @@ def attribute_over_time(
     spec = source.env.group(group)
     output = resolve_output(spec.action, to, target)
     policy = choose_policy(source, policies, checkpoint, output)
-    _check(policy, output, lookback, n_steps)
+    _check(policy, output)
+    lookback, n_steps = checked_number(lookback, int, "lookback", ge=1), checked_number(n_steps, int, "n_steps", ge=1)
     all_rows = source.rows(episodes, checkpoint)
     if not source.keeps_every_step(all_rows):
         raise AnalysisError(
@@ -108,9 +111,7 @@ def attribute_over_time(
     )  # fmt: skip
 
 
-def _check(policy: Policy, output: Output, lookback: int, n_steps: int) -> None:
-    if lookback < 1 or n_steps < 1:
-        raise AnalysisError(f"lookback and n_steps must be at least 1; got {lookback} and {n_steps}")
+def _check(policy: Policy, output: Output) -> None:
     if output.of_critic:
         raise AnalysisError("only actors are unrolled: to must be action, logit, log_prob or a unit of the actor")
     if policy.recurrent_shape is None:
