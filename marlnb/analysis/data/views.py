@@ -27,7 +27,7 @@ class View:
     """One agent's units at one site of a recording.
 
     Attributes:
-        recording: the recording whose rows are read.
+        recording: the recording whose rows are read, or its path.
         site: the site's name.
         agent: the agent's name; None where the site belongs to a single agent.
         policy_source: another run, or external agents, whose policies observe what was recorded, so that two networks
@@ -36,7 +36,7 @@ class View:
         episodes: their numbers; None: all.
     """
 
-    recording: Recording
+    recording: RecordingLike
     site: str
     agent: str | None = None
     policy_source: PolicySourceLike | None = None
@@ -44,27 +44,29 @@ class View:
     episodes: tuple[int, ...] | None = None
 
     def __repr__(self) -> str:
-        agent = self.agent or "the only agent"
+        agent, recording = self.agent or "the only agent", opened_recording(self.recording)
         episodes = ""
         if self.episodes is not None:
-            episodes = f", {count(len(self.recording.episode_numbers(self.episodes)), 'episode')}"
+            episodes = f", {count(len(recording.episode_numbers(self.episodes)), 'episode')}"
         checkpoint = "" if self.checkpoint is None else f", checkpoint {self.checkpoint}"
         of = "" if self.policy_source is None else f", with the policies of {as_policy_source(self.policy_source).path}"
-        return f"<View of {self.site}, {agent}, in {short_path(self.recording.path)}{checkpoint}{episodes}{of}>"
+        return f"<View of {self.site}, {agent}, in {short_path(recording.path)}{checkpoint}{episodes}{of}>"
 
     def open(self) -> Units:
         """The units, to be read when needed; policies of a `policy_source` are evaluated here.
 
         Raises:
             AnalysisError: no such agent at the site, several agents and none named, or no rows at which it acts.
+        RecordingError: there is no recording at the path.
             SiteError: no such site.
         """
-        source = RowSource(self.recording, group_of(self.site))
+        recording = opened_recording(self.recording)
+        source = RowSource(recording, group_of(self.site))
         if self.policy_source is None:
             rows = source.rows(self.episodes, source.resolve_checkpoint(_iteration(self.checkpoint)))
-            agent = _resolve_agent(self.agent, list(self.recording[self.site].labels["agent"]), self.site)
+            agent = _resolve_agent(self.agent, list(recording[self.site].labels["agent"]), self.site)
             acting = source.acting_positions(rows, agent)
-            array = self.recording[self.site].sel(agent=agent)
+            array = recording[self.site].sel(agent=agent)
             n_units = array.shape[-1]
 
             def read(positions: np.ndarray) -> np.ndarray:
@@ -155,7 +157,7 @@ def as_view(view: View | tuple[RecordingLike, str] | tuple[RecordingLike, str, s
         raise AnalysisError(
             f"expected a view: mnb.View(...), (recording, site) or (recording, site, agent); got {given}"
         )
-    return View(opened_recording(view[0]), *view[1:])
+    return View(*view)
 
 
 def match_recorded_sites(recording: Recording, patterns: str | Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -26,10 +26,8 @@ from marlnb.errors import AnalysisError
 from marlnb.models.hooks.sites import group_of, match_sites
 from marlnb.models.policies.distributions import ActionDistribution
 from marlnb.models.policies.policy import Policy
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.values import checked_number
-
-if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
 
 BATCH_ROWS = 4096
 N_BOOTSTRAP = 1000
@@ -114,7 +112,7 @@ def _share(interval: Interval) -> str:
 
 def behaviour_preserved(
     dictionary: Dictionary,
-    recording: Recording,
+    recording: RecordingLike,
     *,
     policies: Mapping[str, Policy] | None = None,
     max_rows: int = 20000,
@@ -138,7 +136,7 @@ def behaviour_preserved(
         AnalysisError: the policy has no logits, the agents never acted, or several checkpoints and none chosen.
     """
     max_rows, seed = checked_number(max_rows, int, "max_rows", ge=1), checked_number(seed, int, "seed", ge=0)
-    source = RowSource(recording, group_of(dictionary.site))
+    source = RowSource(opened_recording(recording), group_of(dictionary.site))
     checkpoint = source.resolve_checkpoint(checkpoint)
     policy = (source.policies(checkpoint) if policies is None else policies)[source.group]
     if policy.distribution is None:

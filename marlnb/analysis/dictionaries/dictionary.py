@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import h5py
 import numpy as np
@@ -25,11 +25,9 @@ from marlnb.models.policies.policy import Policy
 from marlnb.models.policies.with_features import WithFeatures
 from marlnb.recording.file.inspection import inspect
 from marlnb.recording.file.journal import JournaledFile
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.policies.transformed import TransformedPolicySource
-
-if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
 
 MAX_DEAD_SHARE = 0.25
 MIN_EXPLAINED = 0.8
@@ -199,7 +197,7 @@ class Dictionary(Result):
         description = f"with the features of {self.site}, {hashlib.sha256(weights).hexdigest()[:12]}"
         return TransformedPolicySource(as_policy_source(policy_source), {group_of(self.site): self.attach}, description)
 
-    def features(self, recording: Recording, rows: slice | np.ndarray | None = None) -> np.ndarray:
+    def features(self, recording: RecordingLike, rows: slice | np.ndarray | None = None) -> np.ndarray:
         """`[row, agent, feature]` of a recording's rows, in normalised units.
 
         Args:
@@ -211,7 +209,7 @@ class Dictionary(Result):
             raise AnalysisError(
                 f"rows={rows!r}: features() takes positions of rows; label_features(..., rows=) takes a condition"
             )
-        array = recording[self.site].sel(agent=list(self.agents))
+        array = opened_recording(recording)[self.site].sel(agent=list(self.agents))
         array = array if rows is None else replace(array, rows=array.rows[rows])
         with torch.no_grad():
             parts = [self.autoencoder(torch.from_numpy(batch)).numpy() for batch in array.batches(65536)]

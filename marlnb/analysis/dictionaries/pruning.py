@@ -10,7 +10,6 @@ that the others can replace are removed. At the end an encoder is trained to pro
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,11 +20,9 @@ from marlnb.analysis.dictionaries.dictionary import Dictionary
 from marlnb.analysis.dictionaries.evaluation import evaluate_dictionary
 from marlnb.errors import AnalysisError
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder
+from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.collect.threads import torch_threads
 from marlnb.values import checked_number
-
-if TYPE_CHECKING:
-    from marlnb.recording.file.reader import Recording
 
 MAX_REMOVED_AT_ONCE = 3
 MAX_LOSS_OF_FURTHER = 0.02
@@ -69,7 +66,7 @@ class _Code:
 
 def prune_dictionary(
     dictionary: Dictionary,
-    recording: Recording,
+    recording: RecordingLike,
     *,
     l1: float = 0.5,
     max_loss: float = 0.2,
@@ -97,6 +94,7 @@ def prune_dictionary(
     if not (dictionary.density > 0).any():
         raise AnalysisError(f"none of the {dictionary.n_features} features of {dictionary.site} ever fires")
     units = dictionary.units
+    recording = opened_recording(recording)
     stream = ActivationStream(
         recording, dictionary.site, dictionary.agents, seed=seed, units=units or None, checkpoint=checkpoint
     )

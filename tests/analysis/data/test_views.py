@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from marlnb.analysis.data.labels import label_list
-from marlnb.analysis.data.views import chosen_names
+from marlnb.analysis.data.views import View, chosen_names
 from marlnb.analysis.representations.embedding import embed
 from marlnb.analysis.representations.roles import roles
 from marlnb.analysis.representations.similarity import similarity_matrix
-from marlnb.errors import AnalysisError
+from marlnb.errors import AnalysisError, RecordingError
 from marlnb.recording.file.reader import Recording
 
 SITE = "agent/actor/gru"
@@ -30,6 +30,15 @@ def test_one_label_is_a_list_of_one() -> None:
     assert label_list("goal") == ["goal"] and label_list(len) == [len]  # type: ignore[arg-type]
     assert label_list(values)[0] is values and label_list(()) == []
     assert label_list(["goal", ("fox_0", "action")]) == ["goal", ("fox_0", "action")]
+
+
+def test_a_view_of_a_path_is_that_of_its_recording(team: Recording) -> None:
+    for path in (team.path, str(team.path)):
+        view = View(path, SITE, "agent_2", episodes=(1, 4))
+        np.testing.assert_array_equal(view.open().all(), View(team, SITE, "agent_2", episodes=(1, 4)).open().all())
+        assert repr(view) == repr(View(team, SITE, "agent_2", episodes=(1, 4)))
+    with pytest.raises(RecordingError, match=r"missing\.h5"):
+        View("missing.h5", SITE).open()
 
 
 def test_analyses_take_one_agent_by_its_name(team: Recording) -> None:

@@ -26,7 +26,7 @@ def test_the_most_likely_action_is_one_that_is_allowed(tmp_path: Path) -> None:
         autoencoder = SparseAutoencoder(8, 8, "topk", 2, seed=0)
         autoencoder.mean, autoencoder.scale = stream.mean_and_scale()
         dictionary = evaluate_dictionary(autoencoder, stream, site=SITE, losses=[])
-        result = behaviour_preserved(dictionary, recording)
+        result = behaviour_preserved(dictionary, str(recording.path))
         acting, action, mask = (recording.steps("a", name).to_numpy() for name in ("acting", "action", "action_mask"))
     head = {n: p.detach().numpy() for n, p in run.policies()["a"].actor.named_parameters() if p.shape[-1] in (4, 8)}
     weight = next(p.reshape(4, 8) for p in head.values() if p.size == 32)

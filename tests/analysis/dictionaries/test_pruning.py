@@ -65,14 +65,14 @@ def test_pruning_separates_directions_that_fire_together(
     other = train_dictionary(
         recording, site=SITE, agent=AGENT, kind="standard", n_features=64, l1=0.3, epochs=80, seed=1, progress=False
     )
-    result = [prune_dictionary(one, recording, seed=seed) for seed, one in enumerate((plain, other))]
+    result = [prune_dictionary(one, recording.path, seed=seed) for seed, one in enumerate((plain, other))]
     pruned = min(result, key=lambda one: one.n_features)
     before, after = (directions @ one.autoencoder.decoder.numpy().T for one in (plain, pruned))
     assert before.max(1).min() < 0.9, "features to spare share what comes together"
     assert after.max(1).min() > 0.98
     assert pruned.n_features == 2 * N_PAIRS
     assert pruned.explained > 0.95 and not pruned.warnings
-    features = pruned.features(recording)[:, 0]
+    features = pruned.features(recording.path)[:, 0]
     named = after.argmax(1)
     assert len(set(named)) == 2 * N_PAIRS
     there = recording[SITE].sel(agent=[AGENT]).to_numpy()[:, 0] @ np.linalg.pinv(directions)
