@@ -5,7 +5,7 @@ Source: McGrath et al. 2021, Acquisition of Chess Knowledge in AlphaZero, sectio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import TYPE_CHECKING, Any, Literal
@@ -71,7 +71,7 @@ def development(
         ConfigError: a number out of range.
         AnalysisError: fewer than two checkpoints, or a checkpoint twice; a label for similarity, or none for the other
             measures; no checkpoint has a score. Scores that are not available, as where the label never varies at a
-            checkpoint, are NaN, and a warning names the checkpoint and the reason.
+            checkpoint or its policies were not saved, are NaN, and a warning names the checkpoint and the reason.
     """
     if measure not in CONTROL_NAMES:
         raise AnalysisError(unknown("measure of development", measure, CONTROL_NAMES))
@@ -85,10 +85,13 @@ def development(
     lines = [(site, agent) for site in site_names for agent in site_agents(last, site, agents)]
 
     def score(site: str, agent: str, recording: Recording, iteration: int) -> _Score:
-        if label is None:
-            return _similarity_to_last(checkpoints[-1], site, agent, iteration, n_shuffles, seed)
         options = {"site": site, "agent": agent, "label": label, "checkpoint": iteration, "seed": seed}
-        return _score_if_available(iteration, lambda: _label_score(measure, recording, n_shuffles, options))
+        try:
+            if measure == "similarity":
+                return _similarity_to_last(checkpoints[-1], site, agent, iteration, n_shuffles, seed)
+            return _label_score(measure, recording, n_shuffles, options)
+        except AnalysisError as error:
+            return _Score(nan, nan, nan, nan, nan, (f"checkpoint {iteration}: {error}",))
 
     scores = [[score(site, agent, *checkpoint) for checkpoint in checkpoints] for site, agent in lines]
     all_scores = [score for row in scores for score in row]
@@ -125,14 +128,6 @@ def _checkpoints(recordings: RecordingLike | Sequence[RecordingLike]) -> list[tu
     return sorted(checkpoints, key=lambda pair: pair[1])
 
 
-def _score_if_available(iteration: int, score: Callable[[], _Score]) -> _Score:
-    """The score; NaN and a warning with the reason where an AnalysisError says that there is none."""
-    try:
-        return score()
-    except AnalysisError as error:
-        return _Score(nan, nan, nan, nan, nan, (f"checkpoint {iteration}: {error}",))
-
-
 def _label_score(measure: Measure, recording: Recording, n_shuffles: int, options: Mapping[str, Any]) -> _Score:
     """The score of a label at one checkpoint; options: those that `decode` and `tuning` share."""
     checkpoint = f"checkpoint {options['checkpoint']}"
@@ -156,11 +151,10 @@ def _similarity_to_last(
     run = recording.run_path
     if run is None:
         raise AnalysisError(f"{recording.path} is in no run folder, so its earlier checkpoints are unknown")
-    available = [checkpoint.iteration for checkpoint in Run.open(run).checkpoints]
-    if iteration not in available:
+    if iteration not in [checkpoint.iteration for checkpoint in Run.open(run).checkpoints]:
         raise AnalysisError(
-            f"measure='similarity' needs the policies of checkpoint {iteration}, but {run} keeps only checkpoints "
-            f"{available}: train with keep_checkpoints=0, or use measure='decode' or 'tuning'"
+            f"its policies, which measure='similarity' needs, are not saved in {run}; a training run saves policies "
+            "every `checkpoint_every` iterations, and keeps all with keep_checkpoints=0"
         )
     index = recording.checkpoints.set_index("iteration")
     rows = recording.rows["episode"].to_numpy()
@@ -168,12 +162,8 @@ def _similarity_to_last(
     episodes = tuple(int(n) for start, stop in bounds for n in np.unique(rows[start:stop]))
     now = View(recording, site, agent, checkpoint=last_iteration, episodes=episodes)
     earlier = View(recording, site, agent, policy_source=run, checkpoint=iteration, episodes=episodes)
-
-    def score() -> _Score:
-        result = similarity(earlier, now, n_shuffles=max(1, n_shuffles // 4), n_bootstrap=100, seed=seed)
-        return _Score(result.score, result.low, result.high, result.shuffled, nan, result.warnings)
-
-    return _score_if_available(iteration, score)
+    result = similarity(earlier, now, n_shuffles=max(1, n_shuffles // 4), n_bootstrap=100, seed=seed)
+    return _Score(result.score, result.low, result.high, result.shuffled, nan, result.warnings)
 
 
 def _describe(measure: Measure, label: Label | None, metrics: set[str]) -> str:
