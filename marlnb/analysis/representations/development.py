@@ -18,7 +18,6 @@ from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.representations.development_result import Development
 from marlnb.analysis.representations.similarity import similarity
 from marlnb.analysis.representations.tuning import tuning
-from marlnb.analysis.results import ALPHA
 from marlnb.errors import AnalysisError, unknown
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.runs.run import Run
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 Measure = Literal["decode", "tuning", "similarity"]
 CONTROL_NAMES = {
     "decode": "observation alone",
-    "tuning": "labels of other episodes",
+    "tuning": "",
     "similarity": "episodes paired at random",
 }
 
@@ -136,7 +135,7 @@ def _label_score(measure: Measure, recording: Recording, n_shuffles: int, option
         share = len(tuned.tuned) / tuned.n_units
         untrained = nan if tuned.untrained is None else tuned.untrained.n_tuned / tuned.n_units
         warnings = tuple(f"{checkpoint}: {warning}" for warning in tuned.warnings)
-        return _Score(share, share, share, ALPHA, untrained, warnings)
+        return _Score(share, nan, nan, nan, untrained, warnings)
     decoded = decode(recording, n_shuffles=n_shuffles, progress=False, **options)
     score, warnings = decoded.scores[0], tuple(f"{checkpoint}: {warning}" for warning in decoded.warnings)
     untrained = nan if score.untrained is None else score.untrained

@@ -43,8 +43,15 @@ def test_more_units_are_tuned_after_training(trained: list[Recording]) -> None:
     alone = tuning(trained[0], site=SITE, label="goal", n_shuffles=20, n_bootstrap=20)
     assert result.values[0, 1] == len(alone.tuned) / 64 > 0.9 and result.values[0, 0] < 0.5
     returns = trained[0].episodes["listener_0"].mean()
-    assert result.untrained[0, 1] * 64 == alone.untrained.n_tuned and "untrained network: " in result.verdict
+    assert result.untrained[0, 1] * 64 == alone.untrained.n_tuned
     assert result.returns["listener"][1] == pytest.approx(returns) and len(result.table()) == 2
+    # a share has no interval; chance is no control, since it gives one network of 20 a tuned unit
+    assert re.search(
+        r" at iteration 130, not tested against its control \(untrained network: 0\.\d\d\); ", result.verdict
+    )
+    assert list(result.table().columns) == ["site", "iteration", "value", "low", "high", "untrained network"]
+    curves = plots.development_curves(result)
+    assert [line.get_ydata()[1] for line in curves.lines] == [result.values[0, 1], result.untrained[0, 1]]
 
 
 def test_similarity_to_the_last_checkpoint_uses_the_same_time_steps(trained: list[Recording]) -> None:
@@ -85,7 +92,7 @@ def test_a_label_that_never_varies_at_one_checkpoint(
     three = replace(
         result, iterations=np.array([10, 130, 200]), **{name: getattr(result, name)[:, [0, 1, 1]] for name in MATRICES}
     )
-    assert " at iteration 130 to " in three.verdict and " at iteration 200, where it is " in three.verdict
+    assert " at iteration 130 to " in three.verdict and " at iteration 200, " in three.verdict
 
 
 def test_a_score_at_no_checkpoint_is_an_error(trained: list[Recording]) -> None:
