@@ -86,6 +86,18 @@ class Counters(EnvBase):  # type: ignore[misc]
         pass
 
 
+class Pictured(Counters):
+    """Counters whose global state are bytes: 51 times the count, as in a picture of 1 by 3 pixels."""
+
+    def __init__(self, n_envs: int = 0) -> None:
+        super().__init__(ends=5, n_envs=n_envs, state=True)
+        self.observation_spec["state"] = Bounded(0, 255, (*self.batch_size, 1, 3), dtype=torch.uint8)
+
+    def _seen(self) -> dict[str, Any]:
+        tree = super()._seen()
+        return tree | {"state": (51 * tree["state"]).to(torch.uint8).unsqueeze(-2)}
+
+
 class InTurn(Counters):
     """Counters that act at even or at odd counts."""
 
@@ -152,6 +164,17 @@ def test_what_counters_see_and_get(constructor: Callable[..., EnvBase]) -> None:
         if ends:
             assert (rows.final_observation[..., 0] == 3).all()
     assert step.episode_seed.tolist() == [4, 5]
+
+
+@pytest.mark.parametrize("constructor", [lambda: Pictured(), lambda n_envs: Pictured(n_envs)])
+def test_a_global_state_of_bytes_is_scaled_as_observations_are(constructor: Callable[..., EnvBase]) -> None:
+    env = torchrl_vector_env(constructor, 2)
+    step, actions = env.reset(0), {"counters": torch.ones(2, 2, dtype=torch.int64)}
+    assert step.state is not None and step.final_state is not None
+    for count in (1, 2, 3, 4, 0):
+        env.step(actions)
+        torch.testing.assert_close(step.state, torch.full((2, 1, 3), count / 5))
+    torch.testing.assert_close(step.final_state, torch.ones(2, 1, 3))
 
 
 def test_batched_envs_with_a_transform_start_when_they_are_reset() -> None:

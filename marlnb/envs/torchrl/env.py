@@ -201,7 +201,7 @@ class _Member:
                 rows.final_action_mask.copy_(mask | ~acting[..., None])
             was_ended |= ended
         if self._final_state is not None:
-            self._final_state.copy_(outcome.get("state").reshape(self._final_state.shape))
+            self._final_state.copy_(_state_of(outcome).reshape(self._final_state.shape))
 
     def _agent_ends(self, group: GroupLayout, rows: GroupStep, outcome: TensorDictBase) -> tuple[Tensor, Tensor]:
         """`[env, agent]`: agents whose episodes have just ended by their own flags, and whether they were truncated."""
@@ -237,7 +237,7 @@ class _Member:
                 assert mask is not None
                 _write(rows.action_mask, mask | ~acting[..., None], selected)
         if self._state is not None:
-            _write(self._state, data.get("state").reshape(self._state.shape), selected)
+            _write(self._state, _state_of(data).reshape(self._state.shape), selected)
 
     def _acting(self, group: GroupLayout, data: TensorDictBase, alive: Tensor) -> tuple[Tensor, Tensor | None]:
         """`[env, agent]`: the agents that act now; and their action masks if there are any."""
@@ -262,6 +262,12 @@ class _Member:
             return acting
         turn = [agent == self._layout.players[player] for agent in group.spec.agents]
         return acting & torch.tensor(turn, device=acting.device)
+
+
+def _state_of(data: TensorDictBase) -> Tensor:
+    """The global state as critics read it: bytes are scaled to 0..1, as those of observations are."""
+    state: Tensor = data.get("state")
+    return state / 255 if state.dtype == torch.uint8 else state
 
 
 def _write(target: Tensor, value: Tensor, selected: Tensor | None) -> None:
