@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from marlnb.errors import ConfigError, MarlnbError, UnknownNameError, shown, unknown
 from marlnb.plugins.registry import Registry
 from marlnb.plugins.unloaded import Unloaded, code_named
-from marlnb.values import INFINITY, Reader, check_value, hints, join_path
+from marlnb.values import INFINITY, Reader, check_required, check_value, hints, is_required, join_path
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def to_json(value: Any) -> Any:
 
 def defaults_json(kind: type[Any]) -> dict[str, Any]:
     """The default of every option that has one, as plain JSON."""
-    return {item.name: to_json(_default(item)) for item in fields(kind) if not _required(item)}
+    return {item.name: to_json(_default(item)) for item in fields(kind) if not is_required(item)}
 
 
 def from_json(data: Mapping[str, Any], kind: type[T], path: str = "", *, origin: str | None = None) -> T:
@@ -85,11 +85,7 @@ def _read_dataclass(kind: type[Any], data: Any, path: str, origin: str | None = 
         owner = f"option of {registry.kind} {kind.name!r}" if registry else "option"
         valid = [join_path(path, key) for key in known]
         raise ConfigError(unknown(owner, join_path(path, wrong[0]), valid), at=join_path(path, wrong[0]))
-    missing = [key for key, field in known.items() if key not in options and _required(field)]
-    if missing:
-        help_text = known[missing[0]].metadata.get("help")
-        hint = f"; {help_text}" if help_text else ""
-        raise ConfigError(f"{join_path(path, missing[0])} has no default and must be given{hint}")
+    check_required(kind, options, path)
     read = partial(_read_dataclass, origin=origin)
     values = {key: _read_value(kind, known[key], value, join_path(path, key), read) for key, value in options.items()}
     return _construct(kind, values, path)
@@ -133,7 +129,3 @@ def _named(registry: Registry[Any], kind: type, name: Any, path: str) -> type[An
 
 def _default(field: Field[Any]) -> Any:
     return field.default if field.default_factory is MISSING else field.default_factory()
-
-
-def _required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING

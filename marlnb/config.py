@@ -20,7 +20,7 @@ from marlnb.plugins.registry import Registry
 from marlnb.plugins.unloaded import Unloaded
 from marlnb.specs import ActionKind, EnvFacts, EnvSpec, GroupSpec, InputSpec
 from marlnb.trust import loaded
-from marlnb.values import validate
+from marlnb.values import check_required, validate
 
 if TYPE_CHECKING:
     from marlnb.algorithms.learner import Learner
@@ -105,7 +105,7 @@ def resolve_config(kind: type[Config], config: Config | None, overrides: Mapping
     """`config`, or the defaults of `kind`, with some options replaced.
 
     Raises:
-        ConfigError: `config` has another type, or an option is unknown or out of range.
+        ConfigError: `config` has another type, or an option is unknown, out of range, or missing without a default.
     """
     if config is not None and not isinstance(config, kind):
         raise ConfigError(f"config must be a {kind.__name__} or None; got {config!r}")
@@ -113,6 +113,8 @@ def resolve_config(kind: type[Config], config: Config | None, overrides: Mapping
     for name in overrides:
         if name not in valid:
             raise ConfigError(unknown(f"option of {kind.__name__}", name, valid))
+    if config is None:
+        check_required(kind, overrides)
     return kind(**overrides) if config is None else replace(config, **overrides)  # type: ignore[type-var]
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import numbers
 import types
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, fields, is_dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from marlnb.errors import ConfigError, shown, unknown
@@ -101,6 +101,20 @@ def _plural(noun: str) -> str:
 
 def join_path(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
+
+
+def is_required(field: Field[Any]) -> bool:
+    """Whether a field has no default."""
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def check_required(kind: type[Any], given: Container[str], path: str = "") -> None:
+    """Raises ConfigError unless all options of a dataclass that have no default are given; `path` is for messages."""
+    missing = [field for field in fields(kind) if field.init and is_required(field) and field.name not in given]
+    if missing:
+        help_text = missing[0].metadata.get("help")
+        hint = f"; {help_text}" if help_text else ""
+        raise ConfigError(f"{join_path(path, missing[0].name)} has no default and must be given{hint}")
 
 
 def check_value(value: Any, annotation: Any, path: str, field: Field[Any], read: Reader | None = None) -> Any:

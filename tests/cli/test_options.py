@@ -67,6 +67,23 @@ def test_help_states_meaning_range_and_default() -> None:
     assert "--functions" not in text
 
 
+@dataclass(frozen=True)
+class GroupConfig:
+    group: str = option(help="whose agents")
+    count: int = option(3, help="how many")
+    functions: Mapping[str, Callable[[int], int]] = option({}, help="needs Python")
+
+
+def test_an_option_without_a_default_must_be_given() -> None:
+    for given in ({}, {"count": 4}):
+        with pytest.raises(ConfigError, match=r"^group has no default and must be given; whose agents$"):
+            resolve_config(GroupConfig, None, given)
+    given = GroupConfig("a")
+    assert resolve_config(GroupConfig, None, {"group": "a"}) == resolve_config(GroupConfig, given, {}) == given
+    with pytest.raises(ConfigError, match="did you mean 'group'"):  # more likely than a missing one
+        resolve_config(GroupConfig, None, {"gruop": "a"})
+
+
 def test_verbs_take_a_config_and_overrides() -> None:
     @accepts_options(ToyConfig)
     def verb(path: str, config: ToyConfig | None = None, **overrides: Any) -> ToyConfig:
