@@ -29,7 +29,7 @@ from marlnb.algorithms.off_policy import OffPolicyLearner
 from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
 from marlnb.algorithms.replay import Sample
 from marlnb.algorithms.rollout import next_observations
-from marlnb.config import LEARNERS, LearnerContext, option
+from marlnb.config import LEARNERS, LearnerContext, SearchRange, option
 from marlnb.errors import CheckpointError, ShapeError
 from marlnb.models.networks.inputs import features
 from marlnb.models.policies.actor import ActorPolicy
@@ -50,6 +50,14 @@ class OnPolicyLossConfig(OnPolicyConfig):
     """
 
     recurrent: ClassVar[bool] = False
+
+    epochs: int = option(
+        1,
+        help="passes over each rollout; more for losses of a ratio, such as ClipPPOLoss",
+        ge=1,
+        le=10_000,
+        search=SearchRange("log", 1, 30),
+    )
 
     @abstractmethod
     def build_loss(self, policy: ActorCritic) -> LossModule:

@@ -2,7 +2,8 @@
 
 Where environments step in a batch (native ones, VMAS), stepping is nearly free and learning takes the time:
     n_envs = 256, fewer with many agents or long rollouts; rollout_steps = one short episode, or 64;
-    four large minibatches and five epochs of a rollout; one off-policy update for 64 frames; larger learning rates.
+    four large minibatches and at most five epochs of a rollout; one off-policy update for 64 frames; larger learning
+    rates.
 Where they step in worker processes, a frame is expensive and is used more often:
     n_envs = 16, to share among the cores; rollout_steps = 128; minibatches, epochs and updates as the options say.
 In both, the discount follows from the length of an episode T, if that is known: gamma = 1 - 2.5 / T in [0.9, 0.99].
@@ -13,7 +14,6 @@ machine, so the same overrides give the same experiment everywhere.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from marlnb.config import AlgorithmConfig
@@ -30,6 +30,7 @@ BATCHED_ROLLOUT, WORKER_ROLLOUT = 64, 128
 MIN_ROLLOUT = 16
 MIN_GAMMA, MAX_GAMMA = 0.9, 0.99
 MIN_MINIBATCH_FRAMES = 400
+BATCHED_EPOCHS = 5
 FRAMES_PER_UPDATE = 64
 
 
@@ -61,9 +62,9 @@ def algorithm_defaults(kind: type[AlgorithmConfig], facts: EnvFacts, iteration_f
         defaults["gamma"] = round(min(MAX_GAMMA, max(MIN_GAMMA, 1 - 2.5 / facts.max_steps)), 3)
     if facts.batched and kind.on_policy:
         minibatch_frames = max(MIN_MINIBATCH_FRAMES, iteration_frames // 4)
-        defaults |= {"lr": 1e-3, "epochs": 5, "minibatch_frames": minibatch_frames}
-        if "epochs" not in {field.name for field in fields(kind)}:  # A2C makes one pass
-            del defaults["epochs"]
+        defaults |= {"lr": 1e-3, "minibatch_frames": minibatch_frames}
+        if getattr(kind, "epochs", 1) > BATCHED_EPOCHS:  # A2C and torchrl's losses make one pass
+            defaults["epochs"] = BATCHED_EPOCHS
     elif facts.batched:
         defaults |= {"lr": 1e-3, "tau": 0.02, "updates": max(1, iteration_frames // FRAMES_PER_UPDATE)}
     return {name: value for name, value in defaults.items() if kind.learns and _declared_by_marlnb(kind, name)}

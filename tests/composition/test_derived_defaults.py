@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from marlnb.algorithms.configs.a2c import A2CConfig
 from marlnb.algorithms.configs.ppo import IPPOConfig
+from marlnb.algorithms.torchrl_loss import OnPolicyLossConfig
 from marlnb.composition.derived_defaults import algorithm_defaults, rollout_defaults
 from marlnb.config import ALGORITHMS
 from marlnb.experiment import Experiment
 from marlnb.specs import EnvFacts
+
+if TYPE_CHECKING:
+    from torchrl.objectives import LossModule
 
 
 @pytest.mark.parametrize(
@@ -41,6 +47,21 @@ def test_algorithms() -> None:
     off_policy = algorithm_defaults(ALGORITHMS.get("qmix"), EnvFacts(True, 100, 3), 6400)
     assert off_policy == {"gamma": 0.975, "lr": 1e-3, "tau": 0.02, "updates": 100}
     assert algorithm_defaults(ALGORITHMS.get("random"), EnvFacts(True, 25, 3), 6400) == {}
+
+
+def test_algorithms_without_a_ratio_make_one_pass() -> None:
+    """After the first pass, the gradient of such a loss is not that of the policy which collected the rollout."""
+
+    @dataclass(frozen=True)
+    class Reinforce(OnPolicyLossConfig):
+        name: ClassVar[str] = "examples/reinforce"
+
+        def build_loss(self, policy: object) -> LossModule:
+            raise AssertionError
+
+    facts = EnvFacts(True, 25, 3)
+    for kind in (A2CConfig, Reinforce):
+        assert "epochs" not in algorithm_defaults(kind, facts, 6400) and kind().epochs == 1
 
 
 def test_the_defaults_of_a_users_own_class_stay() -> None:
