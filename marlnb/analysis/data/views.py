@@ -57,7 +57,7 @@ class View:
 
         Raises:
             AnalysisError: no such agent at the site, several agents and none named, or no rows at which it acts.
-        RecordingError: there is no recording at the path.
+            RecordingError: there is no recording at the path.
             SiteError: no such site.
         """
         recording = opened_recording(self.recording)
