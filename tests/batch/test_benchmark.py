@@ -278,6 +278,14 @@ def test_what_cannot_be_composed_names_its_place_and_starts_nothing(tmp_path: Pa
         toy_benchmark(tmp_path / "b", environments=["toy/count"], algorithms=["ipo"])
     with pytest.raises(ConfigError, match="does not accept the override seed="):
         toy_benchmark(tmp_path / "b", overrides=("seed=1",))
+    with pytest.raises(ConfigError, match=r"toy/count, iql: iql for every group would learn nothing"):
+        toy_benchmark(tmp_path / "b", environments=["toy/count"], algorithms=["ippo", "iql"], overrides=["frames=320"])
+    with pytest.raises(ConfigError, match=r"toy/count, ippo: algorithm.sequence_length=8 has no effect: mlp has no"):
+        toy_benchmark(tmp_path / "b", overrides=[*SMALL, "algorithm.sequence_length=8"])
+    gru = ["algorithm=ippo", "model=gru", "algorithm.sequence_length=4"]
+    mlp = ["algorithm=ippo", "algorithm.sequence_length=8"]
+    with pytest.raises(ConfigError, match=r"toy/count, mlp: algorithm.sequence_length=8 has no effect"):
+        toy_benchmark(tmp_path / "b", algorithms={"gru": gru, "mlp": mlp})
     with pytest.raises(ConfigError, match="jobs: expected at least 1"):
         toy_benchmark(tmp_path / "b", jobs=0)
     with pytest.raises(ConfigError, match="or algorithms and environments"):
@@ -301,6 +309,12 @@ def test_arguments_next_to_a_spec_extend_it_or_are_errors(tmp_path: Path, done: 
     compare = [done.write_marl_eval()]
     made = benchmark(tmp_path / "spec.yaml", tmp_path / "b", compare=compare, **options)
     assert made.spec.overrides == SMALL and len(made.runs()) == 1 + 8
+
+
+def test_an_override_with_an_effect_in_one_run_is_accepted() -> None:
+    gru = {"gru": ["algorithm=ippo", "model=gru"]}
+    spec = BenchmarkSpec.make({"ippo": []} | gru, ["mpe/simple_spread"], 1, overrides=["algorithm.sequence_length=5"])
+    assert len(spec.runs()) == 2
 
 
 def words_of(out: Path, *more: str) -> list[str]:

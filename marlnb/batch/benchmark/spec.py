@@ -179,7 +179,8 @@ class BenchmarkSpec:
         """All runs with their experiments. Code that an origin's experiments name is imported where it is needed.
 
         Raises:
-            ConfigError: an override cannot be composed; the message names the run.
+            ConfigError: an override cannot be composed, or has no effect in any of its runs, or a run cannot start; the
+                message names the run.
             TrustError: composing would import a class that the origin names and the user does not trust.
         """
         composed = self._compose_all()
@@ -202,10 +203,13 @@ class BenchmarkSpec:
                 trust([part], trusted(part) or how)
 
     def _compose_all(self, *, grant: bool = False) -> dict[tuple[str, str], Experiment]:
-        pairs = [(task, name) for task in self.environments for name in self.algorithms]
-        return {(task, name): self._compose(task, name, grant=grant) for task, name in pairs}
+        words = {(task, name): self._words(task, name) for task in self.environments for name in self.algorithms}
+        composed = {pair: self._compose(pair, words[pair], grant=grant) for pair in words}
+        _check_effects(words, {pair: unused for pair, (_, unused) in composed.items()})
+        return {pair: experiment for pair, (experiment, _) in composed.items()}
 
-    def _compose(self, task: str, name: str, *, grant: bool) -> Experiment:
+    def _words(self, task: str, name: str) -> list[str]:
+        """The overrides of an algorithm's runs in an environment."""
         specific = (*self.environments[task], *self.algorithms[name])
         words = [*self.overrides, *specific]
         if not any(word.startswith("env=") for word in specific):
@@ -214,12 +218,18 @@ class BenchmarkSpec:
             words.append(f"algorithm={name}")
         if any(word.startswith("seed=") for word in words):
             raise ConfigError("a benchmark does not accept the override seed=; give seeds instead")
-        where = f"{task}, {name}"
+        return words
+
+    def _compose(self, pair: tuple[str, str], words: Sequence[str], *, grant: bool) -> tuple[Experiment, list[str]]:
+        """The experiment of a task and an algorithm, and its overrides that have no effect, with the reasons."""
+        where = ", ".join(pair)
         try:
             with asking_for_classes(self.origin, where, grant=grant) if self.origin else nullcontext():
                 experiment = Experiment.compose(*words, config_dir=self.config_dir)
+                experiment.check_without_env()
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from error
+        unused = experiment.unused_overrides(words)
         if self.origin:
             experiment = Experiment.from_json(experiment.to_json(), origin=self.origin)
         if not experiment.evaluate_every:
@@ -227,7 +237,7 @@ class BenchmarkSpec:
         if not any(word.startswith("checkpoint_every=") for word in words):
             # a checkpoint at each evaluation keeps the policy of the best one
             experiment = replace(experiment, checkpoint_every=experiment.evaluate_every)
-        return experiment
+        return experiment, unused
 
     def to_json(self) -> dict[str, Any]:
         """JSON from which `from_json` makes an equal spec."""
@@ -275,6 +285,21 @@ def _spec_from(data: Mapping[str, Any], where: str, relative_to: Path | None) ->
         return BenchmarkSpec.make(**options, relative_to=relative_to)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
+
+
+def _check_effects(words: Mapping[tuple[str, str], list[str]], unused: Mapping[tuple[str, str], list[str]]) -> None:
+    """Raises ConfigError if an override has no effect in any run that has it.
+
+    Args:
+        words: by task and algorithm, the overrides.
+        unused: those without effect, with the reasons.
+    """
+    for pair, texts in unused.items():
+        for text in texts:
+            override = text.partition(" has no effect")[0]
+            others = [unused[each] for each in words if override in words[each]]
+            if all(any(each.startswith(f"{override} has no effect") for each in other) for other in others):
+                raise ConfigError(f"{', '.join(pair)}: {text}")
 
 
 def _labelled_overrides(what: str, value: Any) -> dict[str, tuple[str, ...]]:
