@@ -50,7 +50,8 @@ def benchmark(
         algorithms: names, `["ippo", "mappo"]`, or overrides by label, `{"gru": ["algorithm=mappo", "model=gru"]}`.
         environments: names, or overrides by label.
         seeds: number of seeds (from 0), or the seeds; None: three.
-        evaluations: number of evaluations of each run, evenly spread, unless `evaluate_every` is given; None: ten.
+        evaluations: number of evaluations of each run, unless `evaluate_every` is given; None: ten. One follows every
+            `iterations // evaluations` iterations, so there can be more.
         overrides: of every run, such as `["frames=1_000_000", "n_envs=64"]`; after those of a spec.
         compare: results of BenchMARL or others in marl-eval's layout: paths, or mappings with path, label and tasks;
             besides those of a spec.

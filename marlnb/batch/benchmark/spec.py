@@ -80,7 +80,8 @@ class BenchmarkSpec:
         environments: overrides by label, the task's name.
         seeds: the seeds.
         overrides: of every run; overrides of environments come later and those of algorithms last, and the last wins.
-        evaluations: number of evaluations of a run, evenly spread, unless `evaluate_every` is given.
+        evaluations: number of evaluations of a run, unless `evaluate_every` is given: one every `iterations //
+            evaluations` iterations, so there can be more.
         compare: external runs.
         config_dir: folder of YAML variants, as for `Experiment.compose`; absolute, as the paths of `compare`.
         origin: the folder from which it was read, which may be another person's; None: the user states it.
