@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,5 +131,11 @@ def profiles() -> dict[str, Path]:
 
 
 def with_changes(profile: Profile, changes: Mapping[str, Any]) -> Profile:
-    """The profile with other values of some keys; raises as `Profile.from_json`."""
-    return Profile.from_json({**profile.to_json(), **changes})
+    """The profile of a submission, with other values of some keys; raises as `Profile.from_json`.
+
+    A relative path of its Python becomes absolute, since the jobs are started in other folders.
+    """
+    changed = Profile.from_json({**profile.to_json(), **changes})
+    if changed.python is not None and os.sep in changed.python and not changed.python.startswith("~"):
+        changed = replace(changed, python=os.path.join(os.getcwd(), changed.python))
+    return changed

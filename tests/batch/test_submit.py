@@ -159,6 +159,18 @@ def test_a_project_that_was_renamed_runs_where_it_is_now(
     assert {Job.open(job.folder).cwd for job in submit_plan(plan).jobs()} == {new}
 
 
+def test_a_relative_path_of_python_belongs_to_the_folder_of_the_submission(
+    noting: list[tuple[list[str], bool]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = submit("a.ipynb", N, on="noting", profile_overrides={"python": ".venv/bin/python"})
+    assert batch.profile.interpreter == str(tmp_path / ".venv" / "bin" / "python")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert submit(batch.path).profile == batch.profile
+    for python in ("python3", "~/venv/bin/python"):
+        assert submit(batch.path, profile_overrides={"python": python}).profile.python == python
+
+
 def test_requests_that_cannot_be_met_begin_nothing(noting: list[tuple[list[str], bool]]) -> None:
     bare = nbformat.read("a.ipynb", 4)
     bare.metadata.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 from marlnb.allocations import usable_cores
 from marlnb.batch.local.machine import gpu_names, memory_gb
@@ -36,6 +37,8 @@ def check_capacity(profile: Profile) -> None:
             f"profile: the local executor does not support {', '.join(scheduler_keys)}; remove these keys, or set "
             "executor: slurm"
         )
+    if shutil.which(profile.interpreter, path=profile.environment.get("PATH")) is None:
+        raise BatchError(f"profile: python is {profile.interpreter}, which is no executable file; give another path")
     if profile.cores > usable_cores():
         raise BatchError(f"profile: cores is {profile.cores}, but this machine has {usable_cores()}; set it lower")
     gpus = gpu_names(os.environ) if profile.gpus else []

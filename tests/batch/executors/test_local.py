@@ -155,10 +155,12 @@ def test_gpus_are_dealt_out_from_those_that_are_visible(make: Maker, monkeypatch
 
 
 def test_a_process_that_cannot_start_is_a_failed_job(make: Maker) -> None:
-    batch = make("", n=(0, 1), python="/nowhere/python")
+    script = Path(make.script(""))
+    script.write_text("#!/nowhere/python\n")
+    batch = make("", n=(0, 1), python=str(script))
     submit(batch)
     outcomes = finish(batch)
-    assert all(state == "failed" and "/nowhere/python" in reason for state, reason in outcomes.values())
+    assert all(state == "failed" and str(script) in reason for state, reason in outcomes.values())
     assert all(entry.state == "ended" for entry in read_entries(batch.submissions()[0]).values())
 
 
@@ -169,6 +171,8 @@ def test_what_this_machine_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch)
         r"gpus is 2, but this machine has 1 \(GPU-a\)": Profile(gpus=2),
         "memory_gb is 90000, but": Profile(memory_gb=90_000),
         "time_limit 00:01:00 must be longer than warn_s, 120 s": Profile(time_limit="00:01:00"),
+        "python is /nowhere/python, which is no executable file": Profile(python="/nowhere/python"),
+        "python is bash, which is no executable file": Profile(python="bash", environment={"PATH": "/nowhere"}),
         "does not support partition, modules": Profile(partition="gpu", modules=("cuda",)),
     }
     for message, profile in refused.items():
