@@ -125,14 +125,19 @@ def answer(question: Question, subject: Subject) -> Finding:
         ConfigError: there is no such analysis, it has no such option, or its result has no such number.
         AnalysisError: it cannot be computed.
     """
-    if question.analysis not in ANALYSES:
-        raise ConfigError(unknown("analysis of a recipe", question.analysis, tuple(ANALYSES)))
+    check_analysis(question)
     try:
         result = ANALYSES[question.analysis](subject, **question.options)
     except TypeError as error:
         raise ConfigError(f"{call_text(question)}: {error}") from error
     values = {position: value_at(result.data, position) for position in question.expected}
     return Finding(question.claim, call_text(question), result.verdict, tuple(result.warnings), values)
+
+
+def check_analysis(question: Question) -> None:
+    """Raises ConfigError: there is no such analysis."""
+    if question.analysis not in ANALYSES:
+        raise ConfigError(unknown("analysis of a recipe", question.analysis, tuple(ANALYSES)))
 
 
 def call_text(question: Question) -> str:

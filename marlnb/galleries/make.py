@@ -7,17 +7,22 @@ import os
 import shutil
 from pathlib import Path
 
+from marlnb.config import resolve_config
 from marlnb.disk import write_atomically
+from marlnb.envs.regroup import build_env
 from marlnb.errors import ConfigError, RunError
 from marlnb.experiment import Experiment
 from marlnb.galleries.card import CARD
 from marlnb.galleries.entry import RECORDING, Entry
+from marlnb.galleries.findings import check_analysis
 from marlnb.galleries.folders import entry_folders
 from marlnb.galleries.measure import measure, recording_options
 from marlnb.galleries.recipe import RECIPE, Recipe
 from marlnb.paths import expanded
+from marlnb.recording.capture.config import RecordingConfig
 from marlnb.recording.capture.plan import recording_path
 from marlnb.recording.capture.recorder import record
+from marlnb.specs import EnvSpec
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.training.runs.checkpoints.removal import remove_checkpoint
 from marlnb.training.runs.files import EVALUATIONS, EVENTS, EXPERIMENT, LOCK, METRICS, STATUS, is_run, read_json
@@ -56,8 +61,9 @@ def make(name_or_folder: str | os.PathLike[str], folder: str | os.PathLike[str],
     """
     source, target = recipe_folder(name_or_folder), expanded(folder)
     recipe = Recipe.read(source)
+    _check_options(recipe)
     agents = _agents(recipe, source, target, progress)
-    recipe.check_expected([*agents.spec.group_names, *agents.spec.agents])
+    _check_expected(recipe, agents.spec)
     if source.resolve() != target.resolve():
         shutil.copyfile(source / RECIPE, target / RECIPE)
     if isinstance(agents, Run):
@@ -108,10 +114,25 @@ def _agents(recipe: Recipe, source: Path, folder: Path, progress: bool) -> Polic
         return agents_from_benchmarl(folder)
     if was_made and is_run(folder) and Run.open(folder).status()["state"] == "complete":
         return Run.open(folder)  # maybe by older code, whose experiment the recipe composes differently today
-    run = train(Experiment.compose(*recipe.overrides), folder, resume=True, progress=progress)
+    experiment = Experiment.compose(*recipe.overrides)
+    with build_env(experiment, 1) as env:
+        _check_expected(recipe, env.spec)
+    run = train(experiment, folder, resume=True, progress=progress)
     if run.status()["state"] != "complete":
         raise RunError(f"the training in {folder} was stopped before its end; the same command continues it")
     return run
+
+
+def _check_options(recipe: Recipe) -> None:
+    """Raises ConfigError: there is no such analysis, or no such option of a recording."""
+    for question in recipe.findings:
+        check_analysis(question)
+    for options in (recipe.recording, recipe.analysed):
+        resolve_config(RecordingConfig, None, recording_options(recipe, options))
+
+
+def _check_expected(recipe: Recipe, spec: EnvSpec) -> None:
+    recipe.check_expected([*spec.group_names, *spec.agents])
 
 
 def _check_unused(folder: Path, recipe: Recipe, entry: str) -> None:

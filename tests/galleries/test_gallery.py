@@ -202,6 +202,25 @@ def test_a_recipe_makes_an_entry_and_again_the_same_numbers(
     assert "broken could not be made: " in written.err and "mpe/nothing" in written.err and "tiny:" in written.out
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("analysis: intervene", "analysis: intervne", "no analysis 'intervne' of a recipe; did you mean 'intervene'"),
+        ("values: false", "valuez: false", "no option 'valuez'"),
+        ("analysed: {episodes", "analysed: {episods", "no option 'episods'"),
+        ("expected: {listener", "expected: {listner", "no group or agent 'listner'; did you mean 'listener'"),
+    ],
+)
+def test_a_misspelt_name_in_a_recipe_is_an_error_before_the_training(
+    tmp_path: Path, right: str, wrong: str, message: str
+) -> None:
+    assert RECIPE_TEXT.count(right) == 1
+    (tmp_path / RECIPE).write_text(RECIPE_TEXT.replace(right, wrong))
+    with pytest.raises(ConfigError, match=message):
+        make(tmp_path, tmp_path / "made", progress=False)
+    assert not (tmp_path / "made").exists()
+
+
 def test_a_finished_run_of_another_experiment_is_not_taken_for_the_recipes(tmp_path: Path) -> None:
     source, mine = tmp_path / "tiny", tmp_path / "mine"
     source.mkdir()
