@@ -60,7 +60,7 @@ def attribution_bars(
 
     who = choose_agent(agent, attribution.agents, "attribution")
     values = attribution.values[:, attribution.agents.index(who)]
-    values = values[np.isfinite(values).all(axis=-1)]
+    values = values[_finite_rows(who, np.isfinite(values).all(axis=-1))]
     values = values if signed else np.abs(values)
     n_features = values.shape[1]
     order = np.argsort(-np.abs(values.mean(axis=0)), kind="stable")[:max_features]
@@ -100,6 +100,7 @@ def attribution_over_time(
     """
     who = choose_agent(agent, attribution.agents, "attribution")
     size = np.abs(attribution.values[:, attribution.agents.index(who)])
+    _finite_rows(who, np.isfinite(size).all(axis=-1))
     groups = _groups(list(attribution.feature_labels), size, features, max_features)
     marker_every = max(1, len(np.unique(attribution.t)) // 8)
     ax = axes(ax, width=width_with_legend(groups))
@@ -163,9 +164,7 @@ def attribution_over_lags(
     who = choose_agent(agent, attribution.agents, "attribution")
     index = attribution.agents.index(who)
     values, state = attribution.values[:, index], attribution.state_values[:, index]
-    acting = np.isfinite(state) & np.isfinite(values).all((1, 2))
-    if not acting.any():
-        raise AnalysisError(f"{who} acted at none of the {len(state)} steps, or none of its attributions are finite")
+    acting = _finite_rows(who, np.isfinite(state) & np.isfinite(values).all((1, 2)))
     size = np.abs(values[acting]).mean(0)  # [lag, feature]
     order = np.argsort(-size.sum(0), kind="stable")
     layers = [(attribution.feature_names[k], size[:, k]) for k in order[:5]]
@@ -223,6 +222,17 @@ def provenance(attribution: Attribution, agent: str) -> str:
         worst = float(np.quantile(share, 0.95)) if share.size else float("nan")
         text += f"\nunexplained: at most {max(worst, 1e-7):.0e} of the output at 95% of rows"
     return text
+
+
+def _finite_rows(agent: str, finite: np.ndarray) -> np.ndarray:
+    """`finite` `[row]` bool itself, unless it is False everywhere: then there is nothing to draw.
+
+    Raises:
+        AnalysisError: the agent has no finite attribution.
+    """
+    if not finite.any():
+        raise AnalysisError(f"{agent} acted at none of the {len(finite)} steps, or none of its attributions are finite")
+    return finite
 
 
 def _groups(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from marlnb.analysis.data.labels import resolve_label
 from marlnb.analysis.data.rows import RowSource
 from marlnb.analysis.decoding.decode import decode
 from marlnb.analysis.representations.tuning import tuning
+from marlnb.cli import main
 from marlnb.errors import AnalysisError
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
@@ -46,3 +48,16 @@ def test_what_the_other_does_lies_a_step_off(games: Recording) -> None:
     here = ("player_2", "action")
     score = decode(games, site=SITE, label=here, agent="player_1", offset=1, n_shuffles=1, progress=False).of()
     assert score.n_episodes == 30 and score.n_rows < 30 * 5
+
+
+def test_the_command_draws_the_attributions_of_those_who_acted(
+    games: Recording, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first_turn = tmp_path / "first"
+    words = ["attribute", str(games.path), "--group", "player", "--method", "saliency", "--out"]
+    assert main([*words, str(first_turn), "--steps", "0"]) == 0  # player_2 waits
+    assert first_turn.with_suffix(".png").stat().st_size > 0
+    no_turn = tmp_path / "none"
+    assert main([*words, str(no_turn), "--steps", "0", "--agent", "player_2"]) == 0
+    assert "no agent was acting" in capsys.readouterr().err
+    assert sorted(path.suffix for path in tmp_path.glob("none.*")) == [".csv", ".h5"]

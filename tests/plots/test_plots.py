@@ -186,6 +186,15 @@ def test_bars_are_the_mean_magnitudes_largest_on_top() -> None:
     assert label.x0 >= 0 and label.x1 <= figure.bbox.x1  # the label must fit into the figure
 
 
+def test_attributions_of_an_agent_that_never_acted_are_an_error() -> None:
+    values = np.ones((12, 2, 3))
+    values[:, 1] = np.nan
+    for figure in (plots.attribution_bars, plots.attribution_over_time):
+        figure(Attribution(values, agents=AGENTS), agent=AGENTS[0])
+        with pytest.raises(AnalysisError, match="listener_0 acted at none of the 12 steps"):
+            figure(Attribution(values, agents=AGENTS), agent=AGENTS[1])
+
+
 def test_the_rows_of_a_figure_are_those_of_its_agent() -> None:
     values, delta = np.ones((6, 2, 3)), np.tile([1e-3, 1e-1], (6, 1))
     values[4:, 0], delta[4:, 0] = np.nan, np.nan  # the first agent acted at 4 of 6 rows

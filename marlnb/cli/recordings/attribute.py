@@ -10,6 +10,7 @@ The files are written next to the recording, in <recording>.attributions/, or wh
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,11 @@ def run(arguments: argparse.Namespace) -> None:
     prefix.parent.mkdir(parents=True, exist_ok=True)
     attribution.save(files["h5"])
     table.to_csv(files["csv"], index=False)
-    _draw(attribution, files["png"])
+    acting = set(table.dropna(subset=["mean_abs"])["agent"])
+    if acting:
+        _draw(attribution, [agent for agent in attribution.agents if agent in acting], files["png"])
+    else:
+        del files["png"]
     top = top_rows_of_each_agent(table)
     print_table(list(table.columns), top.to_numpy(dtype=object).tolist())
     if len(top) < len(table):
@@ -79,13 +84,14 @@ def default_prefix(recording: Path, config: AttributionConfig) -> Path:
     return recording.with_suffix(".attributions") / name.replace("/", "_")
 
 
-def _draw(attribution: Attribution, path: Path) -> None:
+def _draw(attribution: Attribution, agents: Sequence[str], path: Path) -> None:
+    """The bars of agents that acted, one below another."""
     from marlnb.plots.attribution import attribution_bars
     from marlnb.plots.canvas import PlainFigure
 
     n_bars = min(MAX_BARS, len(attribution.feature_names))
-    figure = PlainFigure(figsize=(7.0, (1.6 + 0.27 * n_bars) * len(attribution.agents)))
-    axes = figure.subplots(len(attribution.agents), 1, squeeze=False)
-    for ax, agent in zip(axes[:, 0], attribution.agents):
+    figure = PlainFigure(figsize=(7.0, (1.6 + 0.27 * n_bars) * len(agents)))
+    axes = figure.subplots(len(agents), 1, squeeze=False)
+    for ax, agent in zip(axes[:, 0], agents):
         attribution_bars(attribution, agent=agent, agents=attribution.agents, ax=ax)
     figure.savefig(path, dpi=150)
