@@ -73,6 +73,7 @@ class OnPolicyLossLearner(OnPolicyLearner):
     def __init__(self, config: OnPolicyLossConfig, context: LearnerContext) -> None:
         super().__init__(config, context)
         self.loss_module = config.build_loss(self.policy)
+        self.initial_numbers = numbers_of(self.loss_module)
 
     def loss(self, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
         batch = {
@@ -87,11 +88,11 @@ class OnPolicyLossLearner(OnPolicyLearner):
         return total_loss(terms, minibatch["advantage"].shape, minibatch.get("weight"))
 
     def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"loss": weights_of(self.loss_module)}
+        return super().state_dict() | {"loss": loss_state(self.loss_module, self.initial_numbers)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        load_loss_state(self.loss_module, state["loss"])
+        load_loss_state(self.loss_module, state["loss"], self.initial_numbers)
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,7 @@ class OffPolicyLossLearner(OffPolicyLearner):
         policy.learns_from_replay = True
         self.loss_module = config.build_loss(policy)
         self.loss_module.make_value_estimator(gamma=config.gamma)
+        self.initial_numbers = numbers_of(self.loss_module)
         self._updater = None
         if any(name.startswith("target_") for name, _ in self.loss_module.named_buffers()):
             with warnings.catch_warnings():
@@ -166,11 +168,11 @@ class OffPolicyLossLearner(OffPolicyLearner):
             self._updater.step()
 
     def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"loss": weights_of(self.loss_module)}
+        return super().state_dict() | {"loss": loss_state(self.loss_module, self.initial_numbers)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        load_loss_state(self.loss_module, state["loss"])
+        load_loss_state(self.loss_module, state["loss"], self.initial_numbers)
 
 
 def total_loss(terms: TensorDictBase, shape: torch.Size, mask: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
@@ -196,9 +198,27 @@ def total_loss(terms: TensorDictBase, shape: torch.Size, mask: Tensor | None) ->
     return torch.stack(tuple(means.values())).sum(), {name: mean.detach() for name, mean in means.items()}
 
 
-def load_loss_state(loss: LossModule, state: Mapping[str, Tensor]) -> None:
+def numbers_of(loss: LossModule) -> dict[str, Tensor]:
+    """A copy of a LossModule's buffers `[]`, such as gamma and clip_epsilon, by name."""
+    return {
+        name: tensor.detach().clone()
+        for name, tensor in loss.state_dict(keep_vars=True).items()
+        if tensor.dim() == 0 and not isinstance(tensor, nn.Parameter) and not name.startswith("target_")
+    }
+
+
+def loss_state(loss: LossModule, initial_numbers: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A LossModule's tensors, except the numbers that are as its constructor set them.
+
+    These follow from the options, which a schedule or a mutation may change.
+    """
+    weights = weights_of(loss).items()
+    return {name: each for name, each in weights if name not in initial_numbers or each != initial_numbers[name]}
+
+
+def load_loss_state(loss: LossModule, state: Mapping[str, Tensor], initial_numbers: Mapping[str, Tensor]) -> None:
     """Raises CheckpointError if the state belongs to another LossModule."""
-    tensors = loss.state_dict()
+    tensors = {k: v for k, v in loss.state_dict().items() if k in state or k not in initial_numbers}
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     if shapes != {name: tensor.shape for name, tensor in state.items()}:
         raise CheckpointError(f"the checkpoint's loss is not a {type(loss).__name__} of these networks")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -83,9 +84,12 @@ class ActionValue(nn.Module):
 
 @dataclass(frozen=True)
 class SACLossConfig(OffPolicyLossConfig):
-    """Soft actor-critic by torchrl, with a fixed temperature."""
+    """Soft actor-critic by torchrl."""
 
     name: ClassVar[str] = "examples/sac"
+
+    alpha: float = 0.05
+    learns_alpha: bool = False
 
     def build_policy(self, context: LearnerContext) -> StochasticPolicy:
         return StochasticPolicy(context)
@@ -95,7 +99,7 @@ class SACLossConfig(OffPolicyLossConfig):
 
         reads, group = ["observation", "action"], policy.group
         critic = TensorDictModule(ActionValue(group), in_keys=reads, out_keys=["state_action_value"])
-        temperature = {"alpha_init": 0.05, "fixed_alpha": True, "target_entropy": -1.0}
+        temperature = {"alpha_init": self.alpha, "fixed_alpha": not self.learns_alpha, "target_entropy": -1.0}
         return SACLoss(actor_module(policy), critic, **temperature, reduction="none", scalar_output_mode="exclude")
 
 
@@ -237,6 +241,39 @@ def test_a_resumed_training_gives_the_same_bits(registered: object, tmp_path: Pa
     with Trainer.resume(Run.open(tmp_path / "halves")) as trainer:
         assert [next(trainer).learning for _ in range(3)] == reports[2:]
         assert all(torch.equal(ours, theirs) for ours, theirs in zip(weights(trainer), expected))
+
+
+def numbers_in(learner: Any) -> dict[str, float]:
+    tensors = learner.loss_module.state_dict().items()
+    return {name: float(tensor) for name, tensor in tensors if not tensor.dim()}
+
+
+def test_numbers_of_a_loss_follow_the_options_when_a_schedule_or_a_mutation_changes_them(registered: Any) -> None:
+    env, model = two_groups(DISCRETE), MLPConfig(hidden=(8,))
+    context = LearnerContext(env.group("walker"), env, model, model, 4, 20)
+    first, second = (registered(gamma=gamma).build(context) for gamma in (0.99, 0.5))
+    second.load_state_dict(first.state_dict())
+    assert numbers_in(second) == {"_value_estimator.gamma": 0.5}
+    expected, weights = (each.loss_module.target_value_network_params.flatten_keys() for each in (first, second))
+    assert (expected == weights).all()
+
+
+@pytest.mark.parametrize("is_learned", [False, True])
+def test_numbers_that_a_loss_changes_are_part_of_its_state(is_learned: bool) -> None:
+    """A learned temperature, and one that is a constant until the loss itself changes it."""
+    env, model = two_groups(CONTINUOUS), MLPConfig(hidden=(8,))
+    context = LearnerContext(env.group("walker"), env, model, model, 4, 20)
+    first, second = (SACLossConfig(learns_alpha=is_learned, alpha=alpha).build(context) for alpha in (0.25, 0.5))
+    second.load_state_dict(first.state_dict())
+    expected = 0.25 if is_learned else 0.5
+    assert numbers_in(second)["log_alpha"] == pytest.approx(math.log(expected))
+    with torch.no_grad():
+        first.loss_module.log_alpha.fill_(-3.0)
+    second.load_state_dict(first.state_dict())
+    assert numbers_in(second)["log_alpha"] == -3.0
+    third = SACLossConfig(learns_alpha=is_learned).build(context)
+    third.load_state_dict(second.state_dict())
+    assert numbers_in(third)["log_alpha"] == -3.0
 
 
 def test_dead_agents_change_nothing() -> None:
