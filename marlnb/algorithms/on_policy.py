@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from marlnb.algorithms.captured import Captured, NewGraph
 from marlnb.algorithms.configs.on_policy import OnPolicyConfig
@@ -61,12 +61,16 @@ class OnPolicyLearner(Learner):
         self.by_mask = self._device.type != "cpu" and not self.turn_based
         self._shuffler = torch.Generator(self._device).manual_seed(int(torch.randint(2**62, ())))
         self._critic_state: Tensor | None = None
-        self._optimizer = PartAdam({"actor": policy.actor, "critic": policy.critic}, config.adam_eps)
-        self.optimizers = {"optimizer": self._optimizer}
+        self.set_trained({"actor": policy.actor, "critic": policy.critic})
         self._captured: Captured[tuple[tuple[str, ...], Tensor, int]] | None = None
         self._new_graph: NewGraph | None = None
         self._rates: dict[str, Tensor] = {}  # on the device, where updates are captured
         self._compiler: StepCompiler | None = None
+
+    def set_trained(self, parts: Mapping[str, nn.Module]) -> None:
+        """What gradient steps train: the actor, the critic, and what else the loss has."""
+        self._optimizer = PartAdam(parts, self.config.adam_eps)
+        self.optimizers = {"optimizer": self._optimizer}
 
     def compile_updates(self, after: int, start: int = 0) -> None:
         if self.recurrent or self.turn_based or self._device.type != "cpu":
@@ -89,8 +93,9 @@ class OnPolicyLearner(Learner):
         """Learns from a rollout `[env, time]`.
 
         Returns:
-            the loss's metrics, grad_norm_actor and grad_norm_critic (means over the minibatches); explained_variance of
-            the returns; value_mean; epochs that were made. Only epochs, 0, if no agent of the group acted.
+            the loss's metrics, grad_norm_<part> of the actor, the critic and other parts (means over the minibatches);
+            explained_variance of the returns; value_mean; epochs that were made. Only epochs, 0, if no agent of the
+            group acted.
         """
         names, numbers, n_epochs = self.learn(rollout)
         return {**dict(zip(names, numbers.tolist())), "epochs": float(n_epochs)}  # one transfer from the device
@@ -209,9 +214,9 @@ class OnPolicyLearner(Learner):
         return samples, report
 
     def learning_rates(self, frames: int | None = None) -> dict[str, float]:
-        """Of the actor and of the critic after so many frames; None: now."""
+        """Of each part after so many frames; None: now."""
         config = self.config
-        rates = {"actor": config.lr, "critic": config.lr_critic or config.lr}
+        rates = {**dict.fromkeys(self._optimizer.parameters, config.lr), "critic": config.lr_critic or config.lr}
         final, n_frames = config.lr_final, config.anneal_frames
         if final is None or not n_frames:
             return rates
@@ -250,7 +255,7 @@ class OnPolicyLearner(Learner):
         rows = []
         for start, stop in itertools.pairwise(self.minibatch_bounds(n_samples)):
             metrics, grad_norms = step({key: value[start:stop] for key, value in shuffled.items()}, learning_rates)
-            names = (*metrics, "grad_norm_actor", "grad_norm_critic")
+            names = (*metrics, *(f"grad_norm_{part}" for part in self._optimizer.parameters))
             rows.append(torch.cat((torch.stack(tuple(metrics.values())), grad_norms)))
         return dict(zip(names, torch.stack(rows).mean(0)))
 

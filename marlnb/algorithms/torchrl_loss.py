@@ -66,14 +66,21 @@ class OnPolicyLossConfig(OnPolicyConfig):
 
 @LEARNERS.register(OnPolicyLossConfig)
 class OnPolicyLossLearner(OnPolicyLearner):
-    """Gradient steps on the sum of a LossModule's terms."""
+    """Gradient steps on the sum of a LossModule's terms. They train its own parameters too, as the part `loss`."""
 
     config: OnPolicyLossConfig
 
     def __init__(self, config: OnPolicyLossConfig, context: LearnerContext) -> None:
         super().__init__(config, context)
-        self.loss_module = config.build_loss(self.policy)
+        policy, self.loss_module = self.policy, config.build_loss(self.policy).to(context.device)
         self.initial_numbers = numbers_of(self.loss_module)
+        of_policy = {id(parameter) for parameter in policy.parameters()}
+        others = [parameter for parameter in self.loss_module.parameters() if id(parameter) not in of_policy]
+        if any(parameter.requires_grad for parameter in others):
+            self.set_trained({"actor": policy.actor, "critic": policy.critic, "loss": nn.ParameterList(others)})
+
+    def compile_updates(self, after: int, start: int = 0) -> None:
+        """No effect: a LossModule reads its own references to the parameters, which tracing cannot replace."""
 
     def loss(self, minibatch: Minibatch) -> tuple[Tensor, dict[str, Tensor]]:
         batch = {

@@ -17,6 +17,7 @@ from torch import nn
 from marlnb.algorithms.torchrl_loss import (
     OffPolicyLossConfig,
     OnPolicyLossConfig,
+    OnPolicyLossLearner,
     actor_module,
     total_loss,
     value_module,
@@ -287,6 +288,52 @@ def test_dead_agents_change_nothing() -> None:
         learner.update(rollout)
         policies.append(learner.state_dict()["policy"])
     assert all(torch.equal(policies[0][name], policies[1][name]) for name in policies[0])
+
+
+@dataclass(frozen=True)
+class ScaledConfig(ReinforceConfig):
+    """REINFORCE, and the term (scale - 1)^2 with a parameter `scale` of the loss."""
+
+    name: ClassVar[str] = "examples/scaled"
+
+    def build_loss(self, policy: ActorCritic) -> Any:
+        loss = super().build_loss(policy)
+        loss.register_parameter("scale", torch.nn.Parameter(torch.zeros(())))
+        of_policy = loss.forward
+
+        def forward(tensordict: Any) -> Any:
+            terms = of_policy(tensordict)
+            return terms.set("loss_scale", (loss.scale - 1) ** 2 + torch.zeros_like(terms["loss_value"]))
+
+        loss.forward = forward
+        return loss
+
+
+def test_parameters_of_an_on_policy_loss_that_are_not_the_policys_are_trained(registered: object) -> None:
+    """Adam's first step is the learning rate, in the direction of the gradient: d (scale - 1)^2 / d scale = -2."""
+    env, model = two_groups(DISCRETE), MLPConfig(hidden=(8,))
+    context = LearnerContext(env.group("walker"), env, model, model, 4, 20)
+    learner = ScaledConfig(lr=0.25, lr_critic=0.125, n_minibatches=1).build(context)
+    assert isinstance(learner, OnPolicyLossLearner)
+    rollout = random_rollout(env, {"walker": learner.policy})
+    metrics = learner.update(rollout)
+    assert learner.loss_module.scale.item() == pytest.approx(0.25, rel=1e-4)
+    assert (metrics["loss_scale"], metrics["grad_norm_loss"]) == (1.0, 2.0)
+    resumed = ScaledConfig(lr=0.25, lr_critic=0.125, n_minibatches=1).build(context)
+    resumed.load_state_dict(learner.state_dict())
+    assert resumed.update(rollout) == learner.update(rollout)
+    assert torch.equal(resumed.loss_module.scale, learner.loss_module.scale)  # type: ignore[attr-defined]
+    assert "grad_norm_loss" not in ReinforceConfig().build(context).update(rollout)  # has none of its own
+
+
+def test_a_torchrl_loss_is_not_compiled_and_nothing_is_printed(
+    registered: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env, model = two_groups(DISCRETE), MLPConfig(hidden=(8,))
+    learner = ReinforceConfig(n_minibatches=1).build(LearnerContext(env.group("walker"), env, model, model, 4, 20))
+    learner.compile_updates(after=0)
+    learner.update(random_rollout(env, {"walker": learner.policy}))
+    assert tuple(capsys.readouterr()) == ("", "")
 
 
 def test_a_loss_that_reduces_its_terms_and_a_state_of_another_loss_are_errors() -> None:
