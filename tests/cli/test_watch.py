@@ -54,5 +54,6 @@ def test_an_interrupt_ends_the_watching_alone(make: Maker) -> None:
 def test_what_is_no_batch_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], make: Maker) -> None:
     assert main(["watch", str(tmp_path / "none")]) == 2
     assert "is not a batch" in capsys.readouterr().err
-    assert main(["watch", str(make("").path), "--poll", "0"]) == 2
-    assert "--poll must be above 0 s; got 0" in capsys.readouterr().err
+    for wrong in ("0", "inf", "nan", "1e300"):
+        assert main(["watch", str(make("").path), "--poll", wrong]) == 2
+        assert f"--poll must be above 0 and at most 86,400 s; got {float(wrong):g}" in capsys.readouterr().err

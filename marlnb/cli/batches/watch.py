@@ -26,6 +26,8 @@ from marlnb.errors import BatchError
 if TYPE_CHECKING:
     from marlnb.batch.batch import Batch
 
+MAX_POLL_S = 24 * 3600
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
@@ -41,8 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     from marlnb.batch.batch import Batch
     from marlnb.batch.monitor import watch
 
-    if not arguments.poll > 0:
-        raise BatchError(f"--poll must be above 0 s; got {arguments.poll:g}")
+    if not 0 < arguments.poll <= MAX_POLL_S:
+        raise BatchError(f"--poll must be above 0 and at most {MAX_POLL_S:,} s; got {arguments.poll:g}")
     batch = Batch.open(arguments.batch)
     with quiet_stdout():
         try:
