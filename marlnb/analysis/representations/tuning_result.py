@@ -157,9 +157,9 @@ class Tuning(Result):
             n = f"{count(control.n_tuned, 'unit')} of the nearest of these {_are(control.n_tuned)} tuned"
             return f"the strongest is tuned more than any unit of {control.n_networks} untrained networks ({gain}; {n})"
         return (
-            f"this is not shown to be learned: in one of {control.n_networks} untrained networks "
-            f"{count(control.n_tuned, 'unit')} {_are(control.n_tuned)} tuned too, the strongest about as much or more "
-            f"(trained minus untrained: {gain})"
+            f"this is not shown to be learned: in one of {control.n_networks} untrained networks the strongest unit "
+            f"has about as large an η² or a larger one (trained minus untrained: {gain}; "
+            f"{count(control.n_tuned, 'unit')} {_are(control.n_tuned)} tuned beyond chance there)"
         )
 
     def _repr_table(self) -> pd.DataFrame:

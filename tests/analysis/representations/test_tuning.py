@@ -109,6 +109,9 @@ def test_tuning_that_an_untrained_network_has_too_is_not_called_learned(
     same = tuning(recording, site=SITE, label="goal_dx", n_shuffles=50, n_bootstrap=50)
     assert len(same.tuned) and same.untrained is not None and same.untrained.n_tuned
     assert same.untrained.low <= 0 and "this is not shown to be learned" in same.verdict
+    strongest = "in one of 19 untrained networks the strongest unit has about as large an η² or a larger one"
+    none_tuned = replace(same, untrained=replace(same.untrained, n_tuned=0)).verdict
+    assert strongest in none_tuned and none_tuned.endswith("; 0 units are tuned beyond chance there).")
     for seed in (0, 3):  # here the first untrained network has lower values than most others
         velocity = tuning(
             recording, site="listener/actor/hidden_2", label="velocity_y", n_shuffles=20, n_bootstrap=50, seed=seed
