@@ -126,8 +126,7 @@ def build_task(
     Raises:
         AnalysisError: sources that do not apply, conductance without a site, a site computed after the explained unit.
     """
-    if policy.cross_agent:
-        source.check_all_recorded()
+    source.check_recorded(policy.reads(critic=output.of_critic))
     explained_by = partial(AttributionTarget, policy, source.env, output, members)
     if config.site is None:
         if config.settings.by_layer:

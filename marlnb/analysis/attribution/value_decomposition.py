@@ -160,7 +160,7 @@ def decompose_value(
         raise AnalysisError(
             f"the policy of {group!r} ({type(policy).__name__}) has no mixer; policies of vdn and qmix have one"
         )
-    source.check_all_recorded()
+    source.check_recorded("all" if set(policy.mixer.reads) - {group} else "group")
     rows = source.rows(episodes, checkpoint)
     batches = _by_batch(source, rows, policy, of, batch_size)
     q, acting = (torch.cat(tensors) for tensors in list(zip(*batches))[:2])

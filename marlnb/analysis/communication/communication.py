@@ -279,7 +279,7 @@ def _causal_influence(
     if action.kind != "discrete":
         return None, (f"no causal influence: it needs discrete actions; these are {action.kind}",)
     policy = (policies or source.policies(checkpoint))[source.group]
-    if policy.cross_agent and (missing := source.missing_agents()):
+    if missing := source.missing_agents(policy.reads(critic=False)):
         return None, (f"no causal influence: the listener's network reads agents that were not recorded: {missing}",)
     features = np.array([names.index(name) for name in chosen])
     rows = Rows(of_listener.index[received], of_listener.episode[received], of_listener.t[received])

@@ -55,8 +55,7 @@ def message_effects(
         are given it, to first order and summed, `[row, agent, source]`.
     """
     spec, env = policy.group, source.env
-    if policy.cross_agent:
-        source.check_all_recorded()
+    source.check_recorded(policy.reads(critic=False))
     sizes = np.zeros((len(rows), spec.n_agents, len(env.agents)))
     changes = np.zeros_like(sizes)
     observations = all_observations(source, rows)

@@ -123,8 +123,7 @@ def concept_activation(
     rows = source.rows(episodes, source.resolve_checkpoint(checkpoint))
     output = resolve_output(spec.action, to, target)
     policy = choose_policy(source, policies, checkpoint, output)
-    if policy.cross_agent:
-        source.check_all_recorded()
+    source.check_recorded(policy.reads(critic=output.of_critic))
     concept_site = find_site(policy.sites(), site)
     labels = resolve_label(source, rows, concept)
     truth = _is_true(labels, value)

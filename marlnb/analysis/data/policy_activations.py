@@ -60,7 +60,7 @@ def _agents_of(policy: Policy, site: str) -> tuple[int, ...] | None:
 
 def _forward_in_batches(source: RowSource, policy: Policy, site: str, rows: Rows) -> np.ndarray:
     critic, device, parts = in_critic(site), device_of(policy), []
-    for batch in source.batches(rows, BATCH_ROWS, needs_state=critic, every_group=critic):
+    for batch in source.batches(rows, BATCH_ROWS, needs_state=critic):
         observations = {name: observation.to(device) for name, observation in batch.observations.items()}
         with capture(policy, site) as activations:
             if critic:
@@ -121,8 +121,7 @@ def compatible_policy(
         raise SiteError(f"site {site!r} of {name} is in a recurrent critic; only recurrent actors can be recomputed")
     if not in_critic(site) and policy.recurrent_shape is not None and not source.keeps_every_step(rows):
         raise AnalysisError(f"{name} has a recurrent policy, which needs every step of each episode; some are missing")
-    if not in_critic(site) and policy.cross_agent:
-        source.check_all_recorded()
+    source.check_recorded(policy.reads(critic=in_critic(site)))
     return policy
 
 
@@ -147,8 +146,7 @@ def untrained_policy(source: RowSource, site: str, rows: Rows, seed: int) -> tup
         return None, ["no untrained network to compare with: a recurrent critic cannot be recomputed"]
     if not in_critic(site) and policy.recurrent_shape is not None and not source.keeps_every_step(rows):
         return None, ["no untrained network to compare with: a recurrent one needs every step of each episode"]
-    missing = source.missing_agents(every_group=in_critic(site)) if in_critic(site) or policy.cross_agent else []
-    if missing:
+    if missing := source.missing_agents(policy.reads(critic=in_critic(site))):
         return None, [f"no untrained network to compare with: it reads agents that were not recorded: {missing}"]
     return policy, []
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from marlnb.errors import AnalysisError, RecordingError, shown, unknown
-from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.policy import Policy, Reads
 from marlnb.populations.matches.seating_file import recorded_source
 from marlnb.recording.file.array import expand_agents
 from marlnb.recording.file.episode_index import integers_of
@@ -215,17 +215,17 @@ class RowSource:
     def recorded_agents(self, group: str | None = None) -> list[str]:
         return self.recording.group_agents(group or self.group)
 
-    def missing_agents(self, *, every_group: bool = False) -> list[str]:
-        """Agents of this group, or of all groups, that were not recorded."""
-        needed = self.env.agents if every_group else self.agents
+    def missing_agents(self, reads: Reads) -> list[str]:
+        """Agents that were not recorded, and on which outputs of this group's recorded agents may depend."""
+        needed = {"agent": (), "group": self.agents, "all": self.env.agents}[reads]
         return [agent for agent in needed if agent not in self.recording.agents]
 
-    def check_all_recorded(self) -> None:
-        """Raises AnalysisError if an agent on which the group's outputs depend was not recorded."""
-        if missing := self.missing_agents():
+    def check_recorded(self, reads: Reads) -> None:
+        """Raises AnalysisError if an agent on which the group's outputs may depend was not recorded."""
+        if missing := self.missing_agents(reads):
             raise AnalysisError(
-                f"outputs of {self.group!r} depend on all its agents; not recorded: {missing}; make a recording of all "
-                "of them"
+                f"these outputs of {self.group!r} depend on all {'its ' * (reads == 'group')}agents; not recorded: "
+                f"{missing}; make a recording of all of them"
             )
 
     def observations(self, group: str, rows: Rows) -> np.ndarray:
@@ -285,21 +285,14 @@ class RowSource:
             count += counts.sum(axis=0)[:, None]
         return torch.from_numpy(total / np.maximum(count, 1)).float()
 
-    def batches(
-        self, rows: Rows, batch_rows: int, *, needs_state: bool = False, every_group: bool | None = None
-    ) -> Iterator[RowBatch]:
-        """The rows as tensors, `batch_rows` at a time.
+    def batches(self, rows: Rows, batch_rows: int, *, needs_state: bool = False) -> Iterator[RowBatch]:
+        """The rows as tensors, `batch_rows` at a time; `check_recorded` says whether all that is needed was recorded.
 
         Args:
-            needs_state: also read the environment's state and the critic's, where they exist.
-            every_group: also read the other groups' observations; None: if `needs_state`, since critics read both.
-        Raises:
-            AnalysisError: an agent whose observation is needed was not recorded.
+            needs_state: also read what critics read: the other groups' observations, and the environment's state and
+                the critic's, where they exist.
         """
-        all_groups = needs_state if every_group is None else every_group
-        if all_groups and (missing := self.missing_agents(every_group=True)):
-            raise AnalysisError(f"a critic reads every agent's observation; not recorded: {missing}")
-        groups = self.env.group_names if all_groups else (self.group,)
+        groups = self.env.group_names if needs_state else (self.group,)
         parts: tuple[Literal["actor", "critic"], ...] = ("actor", "critic") if needs_state else ("actor",)
         states = {part: self.recording.recurrent(self.group, part) for part in parts if part in self._recorded_states()}
         has_mask = "action_mask" in self.recording.fields(self.group)
@@ -362,7 +355,12 @@ class RowSource:
         }
 
     def _read_field(self, field: str, group: str, index: np.ndarray) -> np.ndarray:
-        return self._expand_to_group(group, self.recording.steps(group, field).read_rows(index))
+        """`[row, agent of the group, ...]`; of a group that was not recorded, observations and who is alive: zeros."""
+        if group in self.recording.groups:
+            return self._expand_to_group(group, self.recording.steps(group, field).read_rows(index))
+        spec = self.env.group(group)
+        shape, dtype = (spec.observation.shape, spec.observation.dtype) if field == "observation" else ((), "bool")
+        return np.zeros((len(index), spec.n_agents, *shape), dtype)
 
     def _read_state(self, array: LabelledArray | None, index: np.ndarray) -> Tensor | None:
         return None if array is None else _tensor(self._expand_to_group(self.group, array.read_rows(index)))

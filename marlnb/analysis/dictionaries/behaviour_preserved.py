@@ -141,8 +141,7 @@ def behaviour_preserved(
     policy = (source.policies(checkpoint) if policies is None else policies)[source.group]
     if policy.distribution is None:
         raise AnalysisError(f"{type(policy).__name__} has no network whose logits could be compared")
-    if policy.cross_agent:
-        source.check_all_recorded()
+    source.check_recorded(policy.reads(critic=False))
     group = list(policy.group.agents)
     members = [group.index(name) for name in dictionary.agents]
     rows = source.rows(None, checkpoint)

@@ -15,7 +15,7 @@ from marlnb.models.networks.network import Network
 from marlnb.models.policies.actor import Actor, ActorPolicy, StdOf
 from marlnb.models.policies.critic import Critic
 from marlnb.models.policies.distributions import Squash
-from marlnb.models.policies.policy import ActContext, ActorOutput
+from marlnb.models.policies.policy import ActContext, ActorOutput, Reads
 from marlnb.models.policies.value_norm import ValueNorm
 from marlnb.specs import EnvSpec, GroupSpec
 
@@ -76,6 +76,12 @@ class ActorCritic(ActorPolicy):
     @property
     def has_critic(self) -> bool:
         return True
+
+    @property
+    def critic_reads(self) -> Reads:
+        if self.critic.centralised:
+            return "all"
+        return "group" if self.critic.network.cross_agent else "agent"
 
     def networks(self) -> list[tuple[str, Network, bool]]:
         return [("actor", self.actor.network, False), ("critic", self.critic.network, self.critic.shared_forward)]

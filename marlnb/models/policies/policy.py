@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,10 @@ from marlnb.specs import GroupSpec
 
 if TYPE_CHECKING:
     from marlnb.models.policies.distributions import ActionDistribution
+
+
+Reads = Literal["agent", "group", "all"]
+"""Whose observations an agent's outputs may depend on: its own, its group's, or every agent's."""
 
 
 class ActContext(NamedTuple):
@@ -174,6 +178,17 @@ class Policy(nn.Module, ABC):
     @property
     def has_critic(self) -> bool:
         return False
+
+    @property
+    def critic_reads(self) -> Reads:
+        """Whose observations an agent's value, and the units of critics and mixers, may depend on."""
+        return "all"
+
+    def reads(self, *, critic: bool) -> Reads:
+        """Whose observations an agent's outputs may depend on: those of the critic and the mixer, or of the actor."""
+        if critic:
+            return self.critic_reads
+        return "group" if self.cross_agent else "agent"
 
     def sites(self) -> list[Site]:
         """Every site, the actor's first, in forward order."""

@@ -12,7 +12,7 @@ from marlnb.config import ModelConfig
 from marlnb.errors import ConfigError
 from marlnb.models.networks.network import Network
 from marlnb.models.policies.actor import Actor, ActorPolicy
-from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.policy import Policy, Reads
 from marlnb.models.policies.q_critic import QCritic
 from marlnb.specs import EnvSpec, GroupSpec
 
@@ -69,6 +69,13 @@ class QActorCritic(ActorPolicy):
     @property
     def has_critic(self) -> bool:
         return True
+
+    @property
+    def critic_reads(self) -> Reads:
+        """The critic values the action that the actor takes, so it reads what the actor reads too."""
+        if self.critic.centralised:
+            return "all"
+        return "group" if self.critic.network.cross_agent or self.cross_agent else "agent"
 
     def networks(self) -> list[tuple[str, Network, bool]]:
         named = zip(("critic", "critic_2"), self.critics)

@@ -15,7 +15,7 @@ from marlnb.config import ModelConfig
 from marlnb.models.hooks.sites import Site
 from marlnb.models.networks.mixers import Mixer
 from marlnb.models.policies.actor import Actor, ActorPolicy
-from marlnb.models.policies.policy import ActContext, ActorOutput
+from marlnb.models.policies.policy import ActContext, ActorOutput, Reads
 from marlnb.specs import GroupSpec
 
 
@@ -89,6 +89,10 @@ class QPolicy(ActorPolicy):
     @property
     def has_critic(self) -> bool:
         return True
+
+    @property
+    def critic_reads(self) -> Reads:
+        return "all" if self.mixer is not None else self.reads(critic=False)
 
     def sites(self) -> list[Site]:
         return [*super().sites(), *([] if self.mixer is None else self.mixer.sites())]

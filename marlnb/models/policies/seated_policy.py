@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from marlnb.models.hooks.sites import Site
 from marlnb.models.networks.packing import pad, unpad, widest_shape
 from marlnb.models.policies.distributions import ActionDistribution
-from marlnb.models.policies.policy import ActContext, ActorOutput, Policy
+from marlnb.models.policies.policy import ActContext, ActorOutput, Policy, Reads
 from marlnb.specs import GroupSpec
 
 Shape = tuple[int, int] | None
@@ -109,6 +110,11 @@ class SeatedPolicy(Policy):
     @property
     def has_critic(self) -> bool:
         return all(policy.has_critic for policy in self._members)
+
+    @property
+    def critic_reads(self) -> Reads:
+        """The widest of the members'."""
+        return max((policy.critic_reads for policy in self._members), key=get_args(Reads).index)
 
     def sites(self) -> list[Site]:
         """The sites of each agent's own policy, the agents in the group's order; actors alone if one has no critic."""

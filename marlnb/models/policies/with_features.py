@@ -19,7 +19,7 @@ from marlnb.errors import ShapeError
 from marlnb.models.hooks.sites import Site, match_sites
 from marlnb.models.networks.sparse_autoencoder import SparseAutoencoder
 from marlnb.models.policies.distributions import ActionDistribution
-from marlnb.models.policies.policy import ActContext, ActorOutput, Policy
+from marlnb.models.policies.policy import ActContext, ActorOutput, Policy, Reads
 
 
 class FeatureTap(nn.Module):
@@ -115,6 +115,10 @@ class WithFeatures(Policy):
     @property
     def has_critic(self) -> bool:
         return self.inner.has_critic
+
+    @property
+    def critic_reads(self) -> Reads:
+        return self.inner.critic_reads
 
 
 def _row(site: Site, agent: int) -> int:

@@ -16,9 +16,7 @@ from marlnb.disk import left_behind, temporary_of, writing
 from marlnb.errors import RecordingError, RecordingWriteError
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.sites import Site, match_sites
-from marlnb.models.policies.actor_critic import ActorCritic
 from marlnb.models.policies.policy import Policy
-from marlnb.models.policies.q_actor_critic import QActorCritic
 from marlnb.recording.capture.preparation import select_agents
 from marlnb.recording.capture.recompute import in_critic, recompute
 from marlnb.recording.capture.sources import Pick, take_agents
@@ -116,11 +114,13 @@ def _check_inputs(recording: Recording, policy: Policy, site: Site) -> None:
     """Raises RecordingError where an input of the site was not recorded."""
     group, spec = policy.group.name, recording.spec
     problem = f"{site.name} cannot be computed from {recording.path.name}"
-    is_critic, reads_all = in_critic(site.name), in_critic(site.name) and _has_joint_critic(policy)
+    is_critic = in_critic(site.name)
+    reads = policy.reads(critic=is_critic)
+    reads_all = reads == "all"
     needed = list(spec.group_names) if reads_all else [group]
     agents = [agent for name in needed for agent in spec.group(name).agents]
     missing = [agent for agent in agents if agent not in recording.agents]
-    if missing and (reads_all or _reads_group(policy, critic=is_critic)):
+    if missing and reads != "agent":
         raise RecordingError(f"{problem}: it needs the observations of {missing}, which were not recorded")
     lacking = [name for name in needed if name not in recording.groups or "observation" not in recording.fields(name)]
     if lacking:
@@ -131,20 +131,6 @@ def _check_inputs(recording: Recording, policy: Policy, site: Site) -> None:
         raise RecordingError(f"{problem}: it needs the {part}'s recurrent states, which were not recorded")
     if reads_all and spec.state_shape is not None and "state" not in recording.file["steps"]:
         raise RecordingError(f"{problem}: it needs the environment's state, which was not recorded")
-
-
-def _has_joint_critic(policy: Policy) -> bool:
-    """Whether the critic, or the mixer, may read more than each agent's own observation."""
-    return not isinstance(policy, ActorCritic | QActorCritic) or policy.critic.centralised
-
-
-def _reads_group(policy: Policy, *, critic: bool) -> bool:
-    """Whether an agent's units in the actor, or in a decentralised critic, may depend on its group's observations."""
-    if not critic:
-        return policy.cross_agent
-    assert isinstance(policy, ActorCritic | QActorCritic)
-    through_action = isinstance(policy, QActorCritic) and policy.cross_agent  # Q of the action that the actor takes
-    return policy.critic.network.cross_agent or through_action
 
 
 def _fill(part: Recording, sites: Sequence[Site], by_origin: PoliciesByOrigin) -> None:
@@ -203,7 +189,7 @@ def _fill_rows(
 def _inputs(part: Recording, policy: Policy, rows: np.ndarray, sites: Sequence[str]) -> dict[str, Any]:
     """The arguments of `recompute` for these rows."""
     group, with_critic = policy.group.name, any(map(in_critic, sites))
-    reads_all = with_critic and _has_joint_critic(policy)
+    reads_all = with_critic and policy.critic_reads == "all"
     groups = part.spec.group_names if reads_all else (group,)
     inputs: dict[str, Any] = {
         "observations": {name: _all_agents(part, part.steps(name, "observation"), name, rows) for name in groups}

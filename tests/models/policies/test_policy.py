@@ -18,7 +18,8 @@ from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
 
 PIXELS = GroupSpec("a", ("a_0", "a_1"), ObservationSpec((2, 2, 3), "uint8"), ActionSpec("discrete", (4,)))
 MODEL = MLPConfig(hidden=(8,))
-OF_EVERY_POLICY = {"act", "observe", "observation_site", "initial_recurrent", "noise_state"}  # not the inner policy's
+OF_EVERY_POLICY = {"act", "observe", "observation_site", "initial_recurrent", "noise_state", "reads"}
+"""Those that are not the inner policy's."""
 
 
 def with_features(policy: Policy) -> Policy:
@@ -40,6 +41,15 @@ def test_a_policy_of_q_values_of_images_stays_one() -> None:
         assert other.greedy and other.scale_bytes(pixels).max() == 1
         expected, _ = policy.logits(policy.scale_bytes(pixels))
         assert torch.equal(other.logits(other.scale_bytes(pixels))[0][:, 1], expected[:, 1])
+
+
+def test_a_seated_critic_reads_what_the_widest_of_its_members_reads() -> None:
+    env = EnvSpec("x", (PIXELS,))
+    narrow, wide = (ActorCritic(PIXELS, env, MODEL, MODEL, centralised=centralised) for centralised in (False, True))
+    for policies, reads in (([narrow, narrow], "agent"), ([narrow, wide], "all")):
+        assert SeatedPolicy(PIXELS, policies, [[0], [1]]).critic_reads == reads
+        assert SeatedPolicy(PIXELS, policies, [[0], [1]]).reads(critic=False) == "agent"
+    assert with_features(narrow).critic_reads == QPolicy(PIXELS, MODEL).critic_reads == "agent"
 
 
 @pytest.mark.parametrize("is_gaussian_first", [True, False])
