@@ -10,10 +10,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from marlnb.display.spec_text import group_html, group_text, spec_html, spec_text
-from marlnb.errors import ConfigError, unknown
+from marlnb.errors import ConfigError, EnvError, unknown
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
 
 ActionKind = Literal["discrete", "multi_discrete", "continuous"]
 SEED_SPAN = 2**31  # every seed is in [0, SEED_SPAN)
@@ -177,12 +181,24 @@ class LabelSpec:
     Attributes:
         name: of the label.
         group: the values are `[env, agent]` of this group; None: `[env]`.
-        classes: names of an int64 label's values; empty for a float32 quantity.
+        classes: names of an int64 label's values 0, 1, ...; empty for a float32 quantity.
     """
 
     name: str
     group: str | None = None
     classes: tuple[str, ...] = ()
+
+    def check_classes(self, values: np.ndarray | Tensor) -> None:
+        """Raises EnvError if a value of a label with classes, `[...]`, is not the index of a class."""
+        n = len(self.classes)
+        if not n or not len(values):
+            return
+        for value in (values.min(), values.max()):
+            if not 0 <= value < n:
+                raise EnvError(
+                    f"the environment's label {self.name!r} is {value.item()}; valid: 0 to {n - 1}, the index of one "
+                    f"of {list(self.classes)}"
+                )
 
 
 @dataclass(frozen=True, repr=False)

@@ -245,6 +245,10 @@ def _check_labels(env: VectorEnv) -> None:
     for name, label in specs.items():
         shape = (env.n_envs,) if label.group is None else (env.n_envs, env.spec.group(label.group).n_agents)
         _check_tensor(env, f"label {name}", labels[name], shape, torch.int64 if label.classes else torch.float32)
+        try:
+            label.check_classes(labels[name])
+        except EnvError as error:
+            raise _fail(env, "labels", str(error)) from None
     state = env.label_state()
     later = {} if state is None else env.labels_of(state)
     for name, value in later.items():

@@ -227,6 +227,19 @@ def test_labels_that_the_spec_does_not_declare_are_detected() -> None:
         check_vector_env(labelled)
 
 
+@pytest.mark.parametrize("index", [-1, 2])
+def test_a_label_that_is_not_the_index_of_a_class_is_detected(index: int) -> None:
+    def labelled(n_envs: int) -> VectorEnv:
+        env = Spoiled(n_envs, lambda env, step: None)
+        env.spec = replace(env.spec, labels=(LabelSpec("phase", None, ("first", "second")),))
+        env.labels = lambda: {"phase": torch.full((n_envs,), index)}  # type: ignore[method-assign]
+        return env
+
+    message = rf"clause 'labels': .*'phase' is {index}; valid: 0 to 1, the index of one of \['first', 'second'\]"
+    with pytest.raises(EnvError, match=message):
+        check_vector_env(labelled)
+
+
 def test_different_labels_computed_later_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     def shifted(rules: MPERules, label_states: torch.Tensor) -> dict[str, torch.Tensor]:
         return {name: value + 1 for name, value in labels_of(rules, label_states).items()}

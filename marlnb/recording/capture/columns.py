@@ -28,6 +28,8 @@ class Columns:
         self._critics: dict[int, Callable[[Mapping[str, Tensor], Tensor | None], list[Tensor]]] = {}
         paths = [item.path for item in schema.fields]
         self._order = [paths.index(item.path) for item in fields]
+        labels = {f"labels/{label.name}": label for label in schema.label_specs}
+        self._labels = [(index, labels[path]) for index, path in enumerate(paths) if path in labels]
         self._index = {item.path: index for index, item in enumerate(ring.fields)}
 
     @contextmanager
@@ -47,6 +49,9 @@ class Columns:
             t: `[row]`, steps since the episode began.
             envs: `[row]`, env indices.
             episodes: `[row]`, episode numbers.
+
+        Raises:
+            EnvError: a value of the environment's label is not the index of a class.
         """
         schema = self.schema
         observations = {name: self._tensor(item.observation, flat_rows) for name, item in schema.inputs.items()}
@@ -66,6 +71,8 @@ class Columns:
             columns += _as_stored(schema.labels.compute(self._tensor(LABEL_STATE, flat_rows)), schema.labels.fields)
         columns += [self._stored(source.field, flat_rows) for source in schema.after]
         columns += [t, envs, episodes]
+        for index, label in self._labels:
+            label.check_classes(columns[index])
         return [columns[index] for index in self._order]
 
     def _stored(self, item: Field, flat_rows: np.ndarray) -> np.ndarray:

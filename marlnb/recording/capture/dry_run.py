@@ -186,7 +186,9 @@ class _DryRunCallback:
             context = [*context, self._labels.source]
         if self.config.every > 1:
             context = [*context, T]
-        return RecordingSchema(self.selections, before, critics, self._after, context, inputs, self._labels, actors)
+        return RecordingSchema(
+            self.selections, before, critics, self._after, context, inputs, self._labels, actors, spec.labels
+        )
 
     def _critic_sites(self, group: str) -> list[Site]:
         return [site for site in self.sites if site.name.startswith(f"{group}/") and in_critic(site.name)]

@@ -10,6 +10,7 @@ from marlnb.recording.capture.critics import GroupCritic
 from marlnb.recording.capture.labels import BuiltInLabels
 from marlnb.recording.capture.sources import Selection, Source, T
 from marlnb.recording.file.layout import Field
+from marlnb.specs import LabelSpec
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class RecordingSchema:
         inputs: by group, where the buffered observations and entering states of all its agents are.
         labels: the environment's labels, where they are computed per episode.
         actors: of the groups whose actor sites are computed per episode; other actor sites are in `before`.
+        label_specs: of the environment's labels.
     """
 
     selections: Sequence[Selection]
@@ -36,6 +38,7 @@ class RecordingSchema:
     inputs: Mapping[str, GroupInputs] = field(default_factory=dict)
     labels: BuiltInLabels | None = None
     actors: Sequence[GroupActor] = ()
+    label_specs: Sequence[LabelSpec] = ()
 
     @property
     def fields(self) -> list[Field]:

@@ -24,10 +24,16 @@ class LabelledEnv(VectorEnv):
         self._steps: list[dict[str, Tensor]] = []
 
     def take(self) -> dict[str, Tensor]:
-        """`labels/<name>` of the steps since the last call, `[env, time]` or `[env, time, agent]`."""
+        """`labels/<name>` of the steps since the last call, `[env, time]` or `[env, time, agent]`.
+
+        Raises:
+            EnvError: a value of a label is not the index of a class.
+        """
         steps, self._steps = self._steps, []
-        names = [label.name for label in self.spec.labels]
-        return {f"labels/{name}": torch.stack([step[name] for step in steps], 1) for name in names}
+        labels = {label: torch.stack([step[label.name] for step in steps], 1) for label in self.spec.labels}
+        for label, values in labels.items():
+            label.check_classes(values)
+        return {f"labels/{label.name}": values for label, values in labels.items()}
 
     def reset(self, seed: int) -> Step:
         return self.env.reset(seed)

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from marlnb.config import ENVIRONMENTS
+from marlnb.envs.mpe.rules import MPERules
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
-from marlnb.errors import ConfigError, RecordingError, SiteError
+from marlnb.errors import ConfigError, EnvError, RecordingError, SiteError
 from marlnb.models.hooks.edits import Scale
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
@@ -25,7 +26,7 @@ from marlnb.recording.file.reader import Recording
 from marlnb.recording.tools.extract import extract
 from marlnb.training.collect.episodes import TimeStep
 from marlnb.training.runs.run import Run
-from tests.recording.runs import LivesConfig, length_of, make_run
+from tests.recording.runs import Lives, LivesConfig, length_of, make_run
 
 
 @pytest.fixture
@@ -174,6 +175,24 @@ def test_labels_that_cannot_be_recorded(lives: Run, label: dict[str, object], me
     with pytest.raises(RecordingError, match=message):
         record(lives, episodes=3, labels=label, progress=False)  # type: ignore[arg-type]
     assert lives.recordings == {}
+
+
+def test_a_label_that_is_not_the_index_of_a_class_is_an_error(
+    lives: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of environments whose labels are computed at each step, and for many steps at once."""
+    labels, labels_of = Lives.labels, MPERules.labels_of
+    monkeypatch.setattr(Lives, "labels", lambda env: labels(env) | {"odd": 1 + labels(env)["odd"]})
+    with pytest.raises(EnvError, match=r"label 'odd' is 2; valid: 0 to 1, the index of one of \['even', 'odd'\]"):
+        record(lives, episodes=3, progress=False)
+
+    def shifted(rules: MPERules, states: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {name: value - 1 for name, value in labels_of(rules, states).items()}
+
+    spread = make_run(tmp_path / "spread", SimpleSpreadConfig(), centralised=False)
+    monkeypatch.setattr(MPERules, "labels_of", shifted)
+    with pytest.raises(EnvError, match=r"label '\w+' is -1; valid: 0 to "):
+        record(spread, episodes=2, progress=False)
 
 
 def test_a_config_with_labels_records_runs_of_other_sizes(tmp_path: Path) -> None:
