@@ -30,7 +30,7 @@ from marlnb.algorithms.on_policy import Minibatch, OnPolicyLearner
 from marlnb.algorithms.replay import Sample
 from marlnb.algorithms.rollout import next_observations
 from marlnb.config import LEARNERS, LearnerContext, SearchRange, option
-from marlnb.errors import CheckpointError, ShapeError
+from marlnb.errors import CheckpointError, ConfigError, ShapeError, shown
 from marlnb.models.networks.inputs import features
 from marlnb.models.policies.actor import ActorPolicy
 from marlnb.models.policies.actor_critic import ActorCritic
@@ -72,7 +72,7 @@ class OnPolicyLossLearner(OnPolicyLearner):
 
     def __init__(self, config: OnPolicyLossConfig, context: LearnerContext) -> None:
         super().__init__(config, context)
-        policy, self.loss_module = self.policy, config.build_loss(self.policy).to(context.device)
+        policy, self.loss_module = self.policy, build_loss(config, self.policy).to(context.device)
         self.initial_numbers = numbers_of(self.loss_module)
         of_policy = {id(parameter) for parameter in policy.parameters()}
         others = [parameter for parameter in self.loss_module.parameters() if id(parameter) not in of_policy]
@@ -136,7 +136,7 @@ class OffPolicyLossLearner(OffPolicyLearner):
 
         policy = config.build_policy(context).to(context.device)
         policy.learns_from_replay = True
-        self.loss_module = config.build_loss(policy)
+        self.loss_module = build_loss(config, policy)
         self.loss_module.make_value_estimator(gamma=config.gamma)
         self.initial_numbers = numbers_of(self.loss_module)
         self._updater = None
@@ -180,6 +180,16 @@ class OffPolicyLossLearner(OffPolicyLearner):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         load_loss_state(self.loss_module, state["loss"], self.initial_numbers)
+
+
+def build_loss(config: OnPolicyLossConfig | OffPolicyLossConfig, policy: Any) -> LossModule:
+    """The config's LossModule. Raises ConfigError if it returned something else."""
+    from torchrl.objectives import LossModule
+
+    loss = config.build_loss(policy)
+    if not isinstance(loss, LossModule):
+        raise ConfigError(f"{type(config).__qualname__}.build_loss must return a torchrl LossModule; got {shown(loss)}")
+    return loss
 
 
 def total_loss(terms: TensorDictBase, shape: torch.Size, mask: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:

@@ -23,7 +23,7 @@ from marlnb.algorithms.torchrl_loss import (
     value_module,
 )
 from marlnb.config import ALGORITHMS, ENVIRONMENTS, AlgorithmConfig, LearnerContext
-from marlnb.errors import CheckpointError, ShapeError
+from marlnb.errors import CheckpointError, ConfigError, ShapeError
 from marlnb.experiment import Experiment
 from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.policies.actor import Actor, ActorPolicy
@@ -334,6 +334,17 @@ def test_a_torchrl_loss_is_not_compiled_and_nothing_is_printed(
     learner.compile_updates(after=0)
     learner.update(random_rollout(env, {"walker": learner.policy}))
     assert tuple(capsys.readouterr()) == ("", "")
+
+
+def test_a_build_loss_that_returns_no_loss_module_is_an_error(
+    registered: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env, model = two_groups(DISCRETE), MLPConfig(hidden=(8,))
+    context = LearnerContext(env.group("walker"), env, model, model, 4, 20)
+    for kind in (ReinforceConfig, registered):
+        monkeypatch.setattr(kind, "build_loss", lambda config, policy: None)
+        with pytest.raises(ConfigError, match=rf"{kind.__name__}\.build_loss must return a .*LossModule; got None"):
+            kind().build(context)
 
 
 def test_a_loss_that_reduces_its_terms_and_a_state_of_another_loss_are_errors() -> None:
