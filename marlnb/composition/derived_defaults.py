@@ -1,7 +1,8 @@
 """Defaults of an untuned experiment: they follow from what is known about the environment before it is built.
 
 Where environments step in a batch (native ones, VMAS), stepping is nearly free and learning takes the time:
-    n_envs = 256, fewer with many agents or long rollouts; rollout_steps = one short episode, or 64;
+    n_envs = 256, fewer with many agents or long rollouts; rollout_steps = one short episode, of 16 steps or more,
+    several shorter ones, or 64;
     four large minibatches and at most five epochs of a rollout; one off-policy update for 64 frames; larger learning
     rates.
 Where they step in worker processes, a frame is expensive and is used more often:
