@@ -27,11 +27,12 @@ def test_the_exit_code_tells_how_the_batch_ended(make: Maker, capfd: pytest.Capt
         assert main(["watch", str(batch.path), "--json", "--quiet"]) == code
         report = json.loads(capfd.readouterr().out)
         assert list(report["jobs"].values()) == states.split()
+    batch.create_submission(batch.jobs(), then=False)
     batch.job("n=1").write_status(JobStatus("interrupted"))
     assert main(["watch", str(batch.path), "--poll", "0.1", "--no-resubmit"]) == 1  # it is never restarted
-    assert not batch.submissions()
-    assert main(["watch", str(batch.path), "--poll", "0.1", "--once"]) == 0
     assert len(batch.submissions()) == 1
+    assert main(["watch", str(batch.path), "--poll", "0.1", "--once"]) == 0
+    assert len(batch.submissions()) == 2
     assert main(["watch", str(batch.path), "--poll", "0.1"]) == 0
     assert capfd.readouterr().out.splitlines()[-1] == f"{batch.path}: 2 complete"
 
