@@ -148,7 +148,7 @@ def test_invalid_concepts_are_rejected(recording: Recording) -> None:
         concept_activation(recording, site=SITE, concept="goal")
     with pytest.raises(AnalysisError, match="did you mean 'red'"):
         concept_activation(recording, site=SITE, concept="goal", value="read")
-    with pytest.raises(AnalysisError, match="'Filter'; did you mean 'filter'"):
+    with pytest.raises(AnalysisError, match="'Filter' of direction; did you mean 'filter'"):
         concept_activation(recording, site=SITE, concept="goal", value="red", kind="Filter")  # type: ignore[arg-type]
     with pytest.raises(AnalysisError, match="'gaol'; did you mean 'goal'"):
         concept_activation(recording, site=SITE, concept="goal", value="red", controlling_for="gaol")
