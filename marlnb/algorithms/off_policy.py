@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from marlnb.algorithms.configs.off_policy import OffPolicyConfig
 from marlnb.algorithms.gradients.adam import PartAdam
-from marlnb.algorithms.gradients.compiled import CompiledStep, StepCompiler
+from marlnb.algorithms.gradients.compiled import CompiledStep, StepCompiler, are_built_in
 from marlnb.algorithms.learner import Learner, load_weights, weights_of
 from marlnb.algorithms.losses import masked_mean
 from marlnb.algorithms.replay import ReplayBuffer, Sample
@@ -106,6 +106,7 @@ class OffPolicyLearner(Learner):
                 name,
                 after=after,
                 start=start,
+                may_change=not are_built_in(self, self.config, *self.policy.modules()),
             )
 
     @property

@@ -18,7 +18,7 @@ from marlnb.algorithms.captured import Captured, NewGraph
 from marlnb.algorithms.configs.on_policy import OnPolicyConfig
 from marlnb.algorithms.gae import RolloutValues, advantages, rollout_values
 from marlnb.algorithms.gradients.adam import PartAdam
-from marlnb.algorithms.gradients.compiled import CompiledStep, StepCompiler
+from marlnb.algorithms.gradients.compiled import CompiledStep, StepCompiler, are_built_in
 from marlnb.algorithms.learner import Learner, linear_schedule, load_weights, restore_generator, weights_of
 from marlnb.algorithms.on_policy_samples import network_inputs, normalised, normalised_by_mask, to_sequences
 from marlnb.algorithms.rollout import Rollout
@@ -87,6 +87,7 @@ class OnPolicyLearner(Learner):
             repr(self.group.name),
             after=after,
             start=start,
+            may_change=not are_built_in(self, self.config, *self.policy.modules()),
         )
 
     def update(self, rollout: Rollout) -> dict[str, float]:

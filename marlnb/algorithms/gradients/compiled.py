@@ -49,6 +49,8 @@ class StepCompiler:
         name: of what is compiled, for messages.
         after: number of the first update that uses the compiled step.
         start: number of the update at which the compiler starts.
+        may_change: whether the loss may read Python numbers that change from update to update, as anyone's own. The
+            compiled step keeps those that it was traced with, so it is traced again from time to time.
 
     Attributes:
         compiled: whether steps are compiled ones; None: not decided yet. A resumed training run continues as it was.
@@ -64,9 +66,11 @@ class StepCompiler:
         *,
         after: int,
         start: int = 0,
+        may_change: bool = False,
     ) -> None:
         self._loss, self._modules, self._optimizer, self._max_norm = loss, modules, optimizer, max_norm
-        self._name, self._after, self._start = name, after, start
+        self._name, self._after, self._start, self._may_change = name, after, start, may_change
+        self._traced_at = self._next_check = 0  # numbers of updates
         self._traced: TracedStep | None = None
         self._job: _Job | None = None
         self._step: CompiledStep | None = None
@@ -83,7 +87,8 @@ class StepCompiler:
         if update < self._after and _Job.is_any_running():
             return
         try:
-            self._traced = trace(self._loss, self._modules(), self._optimizer, self._max_norm, minibatch)
+            self._traced = self._trace(minibatch)
+            self._traced_at, self._next_check = update, update + 1
             self._job = _Job(self._traced.graph, self._arguments(self._traced, minibatch))
         except Exception as error:  # of anyone's loss: whatever cannot be traced is computed as before
             self._fail(error)
@@ -98,6 +103,8 @@ class StepCompiler:
             return None
         if self._step is None and not self.failed:
             self._step = self._wait(minibatch)
+        if self._may_change and update >= self._next_check and self._step is not None and self._step.fits(minibatch):
+            self._check_unchanged(update, minibatch)
         self.compiled = self._step is not None
         return self._step if self._step is not None and self._step.fits(minibatch) else None
 
@@ -105,6 +112,19 @@ class StepCompiler:
         """The steps cannot be compiled, which a notice says once."""
         if not self.failed:
             self._fail(NotCompiledError(reason))
+
+    def _trace(self, minibatch: Minibatch) -> TracedStep:
+        return trace(self._loss, self._modules(), self._optimizer, self._max_norm, minibatch)
+
+    def _check_unchanged(self, update: int, minibatch: Minibatch) -> None:
+        """Traces again, at the first use and after 1, 2, 4, ... updates; a changed loss is not compiled any more."""
+        self._next_check = 2 * update - self._traced_at
+        try:
+            if self._traced is None or self._trace(minibatch).graph.code != self._traced.graph.code:
+                raise NotCompiledError("its loss reads Python numbers that change from update to update")
+        except Exception as error:
+            self._step = None
+            self._fail(error)
 
     def _wait(self, minibatch: Minibatch) -> CompiledStep | None:
         if self._job is None or self._traced is None:
@@ -223,6 +243,11 @@ class _Job:
             if status or not self._library.exists():
                 raise NotCompiledError(f"torch's compiler ended with {status}: {lines[-1] if lines else 'no message'}")
         return self._library
+
+
+def are_built_in(*objects: object) -> bool:
+    """Whether the classes of all objects are marlnb's or torch's."""
+    return all(type(each).__module__.startswith(("marlnb.", "torch.")) for each in objects)
 
 
 def cache_folder() -> Path:

@@ -191,6 +191,41 @@ def test_minibatches_of_two_sizes_are_not_compiled_and_a_message_says_so_once(
     assert reports == train(tmp_path / "plain", 2, "algorithm.n_minibatches=3")
 
 
+def test_a_loss_that_changes_from_update_to_update_is_not_compiled_any_more(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiled step has the coefficient of update 0, which changes after update 4; it takes 20 s of a core."""
+    monkeypatch.setenv("AOT_INDUCTOR_COMPILE_WRAPPER_OPT_LEVEL", "O0")
+    layer, coefficient, minibatch = torch.nn.Linear(2, 1), 1.0, {"x": torch.randn(4, 2)}
+
+    def loss(minibatch: Minibatch, _: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        value = coefficient * layer(minibatch["x"]).square().mean()
+        return value, {"loss": value.detach()}
+
+    def compiler(**options: Any) -> compiled.StepCompiler:
+        optimizer = PartAdam({"layer": layer}, 1e-5)
+        return compiled.StepCompiler(loss, lambda: layer, optimizer, 0.0, "'a'", after=0, **options)
+
+    changing, trusted = compiler(may_change=True), compiler()
+    assert all(each.step(update, minibatch) for update in range(5) for each in (changing, trusted))
+    capfd.readouterr()
+    coefficient = 0.5
+    uses = [changing.step(update, minibatch) is not None for update in range(5, 10)]
+    assert uses == [True, True, True, False, False] and changing.compiled is False  # it looked at 1, 2, 4 and 8
+    assert capfd.readouterr().err.count("'a' is not compiled") == 1
+    assert trusted.step(9, minibatch) is not None
+    coefficient, later = 1.0, compiler(may_change=True)
+    later.start(3, minibatch)
+    coefficient = 1.0001  # too small a change for the comparison of the steps
+    assert later.step(7, minibatch) is None  # before its first use
+
+
+@pytest.mark.parametrize("module", ["marlnb.algorithms.ppo", "torch.nn", "mine", "marlnb_of_mine"])
+def test_what_is_built_in(module: str) -> None:
+    kind = type("Kind", (), {"__module__": module})
+    assert compiled.are_built_in(torch.nn.Linear(1, 1), kind()) == (module in ("marlnb.algorithms.ppo", "torch.nn"))
+
+
 def test_compiled_updates_learn_the_same_and_resume_bit_for_bit(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
