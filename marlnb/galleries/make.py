@@ -10,6 +10,7 @@ from pathlib import Path
 from marlnb.config import resolve_config
 from marlnb.disk import write_atomically
 from marlnb.envs.regroup import build_env
+from marlnb.envs.workers.closing import closing_pools
 from marlnb.errors import ConfigError, RunError
 from marlnb.experiment import Experiment
 from marlnb.galleries.card import CARD
@@ -115,12 +116,17 @@ def _agents(recipe: Recipe, source: Path, folder: Path, progress: bool) -> Polic
     if was_made and is_run(folder) and Run.open(folder).status()["state"] == "complete":
         return Run.open(folder)  # maybe by older code, whose experiment the recipe composes differently today
     experiment = Experiment.compose(*recipe.overrides)
-    with build_env(experiment, 1) as env:
-        _check_expected(recipe, env.spec)
+    _check_expected(recipe, _spec_of(experiment))
     run = train(experiment, folder, resume=True, progress=progress)
     if run.status()["state"] != "complete":
         raise RunError(f"the training in {folder} was stopped before its end; the same command continues it")
     return run
+
+
+@closing_pools()
+def _spec_of(experiment: Experiment) -> EnvSpec:
+    with build_env(experiment, 1) as env:
+        return env.spec
 
 
 def _check_options(recipe: Recipe) -> None:

@@ -134,7 +134,7 @@ class CheckpointEvaluation:
 
             def show(n: int, index: int = index, iteration: int = iteration) -> None:
                 self._bar.value = (index + n / n_episodes) / len(iterations)
-                self._line.show_note(f"checkpoint {iteration}: {n} of {count(n_episodes, 'episode')}")
+                self._line.show_note(f"checkpoint {iteration}: {n:,} of {count(n_episodes, 'episode')}")
 
             counter = _EpisodeCounter(task, show)
             evaluation = evaluate(self.notes.run, checkpoint=iteration, callback=counter, **options)

@@ -127,7 +127,7 @@ def test_an_evaluation_that_is_stopped_leaves_nothing(run: Run) -> None:  # noqa
     panel.choose(9)
     panel.evaluation.form.set({"episodes": 1_000_000})
     work = panel.evaluation.evaluate()
-    until(lambda: "of 1000000 episodes" in text_of(panel.evaluation._line))
+    until(lambda: "of 1,000,000 episodes" in text_of(panel.evaluation._line))
     panel.evaluation._other.value = "3"
     assert panel.evaluation._both.disabled  # it would do nothing
     panel.evaluation.stop()
