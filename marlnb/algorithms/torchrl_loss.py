@@ -234,14 +234,14 @@ def loss_state(loss: LossModule, initial_numbers: Mapping[str, Tensor]) -> dict[
 
 
 def load_loss_state(loss: LossModule, state: Mapping[str, Tensor], initial_numbers: Mapping[str, Tensor]) -> None:
-    """Raises CheckpointError if the state belongs to another LossModule."""
-    tensors = {k: v for k, v in loss.state_dict().items() if k in state or k not in initial_numbers}
+    """Restores what `loss_state` gave. Raises CheckpointError if the state belongs to another LossModule."""
+    tensors, saved = loss.state_dict(), {**initial_numbers, **state}
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    if shapes != {name: tensor.shape for name, tensor in state.items()}:
+    if shapes != {name: tensor.shape for name, tensor in saved.items()}:
         raise CheckpointError(f"the checkpoint's loss is not a {type(loss).__name__} of these networks")
     with torch.no_grad():
         for name, tensor in tensors.items():
-            tensor.copy_(state[name])
+            tensor.copy_(saved[name])
 
 
 def actor_module(policy: ActorPolicy) -> ProbabilisticTensorDictSequential:

@@ -275,6 +275,9 @@ def test_numbers_that_a_loss_changes_are_part_of_its_state(is_learned: bool) -> 
     third = SACLossConfig(learns_alpha=is_learned).build(context)
     third.load_state_dict(second.state_dict())
     assert numbers_in(third)["log_alpha"] == -3.0
+    unchanged = SACLossConfig(learns_alpha=is_learned, alpha=0.25).build(context)
+    third.load_state_dict(unchanged.state_dict())
+    assert numbers_in(third)["log_alpha"] == pytest.approx(math.log(0.25 if is_learned else SACLossConfig.alpha))
 
 
 def test_dead_agents_change_nothing() -> None:

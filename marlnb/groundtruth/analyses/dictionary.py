@@ -2,7 +2,7 @@
 
 Steering first selects the units that the driven logits depend on. The dictionary is trained on these units alone, since
 other units would use up its features. If the units are silent at times, features add to the silent state. The
-dictionary is pruned to as few features as preserve the choices.
+dictionary is pruned as long as the choices are preserved.
 
 Claims follow only from assumptions that were checked. A feature may write more than the choices read. The data decide
 how much of the rest belongs to it only if its concept is rare. So single features are claimed only if their concepts
