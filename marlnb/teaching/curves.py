@@ -47,6 +47,8 @@ def settled(answer: Any, run: Run) -> str:
     value, returns = number(answer, "A return"), run.metrics()["returns/agent"].to_numpy()
     end = float(returns[-len(returns) // 5 :].mean())
     if close(value, end, 0.3):
+        if not close(end, 7, 0.3):
+            return "That is where this curve ends. With the notebook's frames, they settle at 7, the payoff of (1, 1)."
         return (
             "7 is the payoff of (1, 1). (0, 0) pays 11, but the player who goes there first loses 30 while the other "
             "still explores. They could only get there together: 7 is a local optimum."

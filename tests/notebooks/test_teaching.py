@@ -281,6 +281,10 @@ def test_right_answers_of_other_forms_and_numbers() -> None:
         assert check("4.4", right, tuned_cost=1.0, random_costs=random_costs).right
 
 
+def test_a_short_training_run_is_not_praised_for_settling_at_7() -> None:
+    assert "where this curve ends" in check("2.2", 8.5, run=Metrics()).message
+
+
 def test_choices_cannot_be_read_from_the_notebook_or_by_their_names() -> None:
     for name in ("2.4", "3.2", "4.3"):
         right = [option for option in "abcd" if check(name, option).right]
