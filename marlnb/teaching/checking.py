@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import math
 import re
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,7 @@ def exercise(name: str, question: str) -> Callable[[Judge], Judge]:
     return register
 
 
-def check(name: str, answer: Any = ..., **context: Any) -> Verdict:
+def check(name: str | float, answer: Any = ..., **context: Any) -> Verdict:
     """Judges an answer, and if it is wrong, explains what may have been misunderstood.
 
     Args:
@@ -87,8 +88,9 @@ def check(name: str, answer: Any = ..., **context: Any) -> Verdict:
         answer: `...`, None and an empty function count as no answer yet.
         context: what the judge needs from the notebook, such as `run=`.
     Raises:
-        ConfigError: there is no such exercise.
+        ConfigError: there is no such exercise, or it needs something else from the notebook.
     """
+    name = str(name)
     chapter = name.split(".")[0]
     if chapter in CHAPTERS:
         importlib.import_module(f"marlnb.teaching.{CHAPTERS[chapter]}")
@@ -98,12 +100,23 @@ def check(name: str, answer: Any = ..., **context: Any) -> Verdict:
     if answer is ... or answer is None or _is_empty(answer):
         verdict = Verdict(name, None, f"The question: {entry.question}.")
     else:
+        _check_context(name, entry, context)
         try:
             verdict = Verdict(name, True, entry.judge(answer, **context))
         except WrongAnswer as wrong:
             verdict = Verdict(name, False, str(wrong))
     _verdicts[name] = verdict
     return verdict
+
+
+def _check_context(name: str, entry: Exercise, context: Mapping[str, Any]) -> None:
+    """Raises ConfigError: these are not the keywords that the judge takes."""
+    needed = list(inspect.signature(entry.judge).parameters)[1:]
+    if set(needed) != set(context):
+        expected = ", ".join(["your answer", *(f"{key}=..." for key in needed)])
+        raise ConfigError(
+            f'exercise {name} takes check("{name}", {expected}); got {", ".join(context) or "no keywords"}'
+        )
 
 
 def _is_empty(answer: Any) -> bool:

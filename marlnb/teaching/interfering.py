@@ -41,6 +41,8 @@ def misheard(answer: Any) -> str:
         if answer.site != "listener/observation":
             raise WrongAnswer(f"`{answer.site}` is not what the listener hears. Give the group, `listener`, alone.")
         _check_words(answer.units or ())
+        if answer.t is not None:
+            raise WrongAnswer("That exchanges the words at some steps only. Leave out `t`.")
         return "Every word is a usual one, but from another game. Only its meaning differs."
     if isinstance(answer, BlockChannel):
         raise WrongAnswer(

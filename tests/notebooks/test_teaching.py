@@ -191,6 +191,7 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ),
     ("1.5", lambda dx, dy: 1 - dx * dx - dy * dy, {}, "At the goal itself"),
     ("1.5", lambda dx, dy: dx ^ dy, {}, r"a power is written \*\*"),
+    ("4.1", mnb.PermuteChannel("listener", units=("message_*",), t=0), {}, "at some steps only"),
     ("2.1", -31, {}, "the sum of the table"),
     ("2.1", 11, {}, "the best that they can earn"),
     ("2.1", -3.4, {}, "Nearly"),
@@ -283,6 +284,13 @@ def test_right_answers_of_other_forms_and_numbers() -> None:
 
 def test_a_short_training_run_is_not_praised_for_settling_at_7() -> None:
     assert "where this curve ends" in check("2.2", 8.5, run=Metrics()).message
+
+
+def test_a_check_by_hand_says_what_it_needs_from_the_notebook() -> None:
+    assert check(1.1, 11).right and check("2.2").right is None
+    for given in ({}, {"runs": 1}):
+        with pytest.raises(ConfigError, match=r'check\("2.2", your answer, run=...\); got (no keywords|runs)'):
+            check("2.2", 7, **given)
 
 
 def test_choices_cannot_be_read_from_the_notebook_or_by_their_names() -> None:
