@@ -301,6 +301,13 @@ def test_a_zero_byte_is_refused() -> None:
         HubKernel(variables={"A": "\0"})
 
 
+def test_status_without_a_kernel_fails(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hub", "status"]) == 1
+    assert capsys.readouterr().out == f"{data} has no kernel that marlnb installed\n"
+    assert main(["hub", "status", "--name", "mine"]) == 1
+    assert capsys.readouterr().out == f"{data} has no kernel mine that marlnb installed\n"
+
+
 def test_status_as_json(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hub", "install", "--env", "A=b"]) == 0
     capsys.readouterr()

@@ -9,7 +9,7 @@ The kernel loads the modules, sets the variables (literally) and starts this env
 end is installed too. Everything goes to your own share/jupyter (or JUPYTER_DATA_DIR), nothing is downloaded.
 Uninstalling removes exactly what was installed.
 
-Exit codes: 0 done; 1 (status) something is missing, changed or cannot start; 2 bad input, nothing was done.
+Exit codes: 0 done; 1 (status) no kernel is installed, or something is missing, changed or cannot start; 2 bad input, nothing was done.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INSTALL_OPTIONS = ("display_name", "module", "env")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("action", choices=("install", "uninstall", "status"), help="what to do")
-    add("--name", help="the kernel's name (default marlnb)")
+    add("--name", help="the kernel's name (default marlnb; status: every kernel that marlnb installed)")
     add("--display-name", metavar="TEXT", help="what JupyterLab shows (default: name and Python)")
     add("--module", action="append", metavar="NAME", help="environment module to load before Python; repeatable")
     help_env = "environment variable of the kernel, set literally; repeatable"
@@ -80,13 +80,14 @@ def _status(installation: Installation, name: str | None, as_json: bool) -> int:
         kernels = {kernel: installation.kernels[kernel] | {"problems": texts} for kernel, texts in problems.items()}
         print_json({"folder": str(installation.data), "kernels": kernels, "labextensions": installation.labextensions})
     else:
+        if not problems:
+            which = f"kernel {name}" if name else "kernel"
+            print_text(f"{installation.data} has no {which} that marlnb installed")
         _show(installation, problems)
-    return FAILED if any(problems.values()) or (name and not problems) else 0
+    return FAILED if any(problems.values()) or not problems else 0
 
 
 def _show(installation: Installation, problems: dict[str, list[str]]) -> None:
-    if not problems:
-        print_text(f"{installation.data} has no such kernel that marlnb installed")
     for name, texts in problems.items():
         entry = installation.kernels[name]
         print_text(f'{name} ("{entry["display_name"]}", marlnb {entry["version"]}) in {installation.data}')
