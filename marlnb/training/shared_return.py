@@ -1,9 +1,10 @@
-"""One return for all groups of agents, only where they share their reward: hunters and prey have no common score."""
+"""Which returns are a run's score: one for all groups only where they share their reward."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import isclose, isfinite
+from typing import Any
 
 RELATIVE_TOLERANCE = 1e-6
 """Sums and means of the same float32 rewards differ by rounding."""
@@ -50,3 +51,19 @@ def opponent_returns(
     are_known = len(returns) == 1 and len(agents) == len(agent_returns)
     is_game = are_known and is_zero_sum([sum(agents.values())], max(map(abs, agents.values()), default=0))
     return agents if is_game else {}
+
+
+def exploring_returns(row: Mapping[str, Any]) -> dict[str, float]:
+    """Returns of the latest 100 or more training episodes, in a row of a run's metrics; empty before any episode ended.
+
+    By group; where the agents of a single group play against each other by agent, of the row's own episodes.
+    """
+    returns, scored = row.get("returns", {}), scored_returns(row)
+    return dict(row.get("recent_returns", {})) if set(scored) <= set(returns) else scored
+
+
+def scored_returns(row: Mapping[str, Any]) -> dict[str, float]:
+    """Returns of a row's own episodes: by group, or by agent where those of a single group play against each other."""
+    returns = row.get("returns", {})
+    known = {name: value for name, value in returns.items() if value is not None}
+    return opponent_returns(returns, row.get("agent_returns", {})) or known

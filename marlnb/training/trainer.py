@@ -31,7 +31,7 @@ from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.evaluator import Evaluator
 from marlnb.training.reporting.loggers import TorchRLLogger, check_loggers, open_loggers
 from marlnb.training.reporting.profiler import PhaseTimes, TrainingProfiler
-from marlnb.training.reporting.report import Report, exploring_returns
+from marlnb.training.reporting.report import Report
 from marlnb.training.reporting.status_writer import StatusWriter
 from marlnb.training.returns import LastEvaluation, TrainingReturns
 from marlnb.training.runs.checkpoints.checkpoint import Checkpoint
@@ -40,7 +40,7 @@ from marlnb.training.runs.lock import RunLock
 from marlnb.training.runs.run import Origin, Run
 from marlnb.training.runs.states import RunState
 from marlnb.training.runs.status import EXPLORING, GREEDY
-from marlnb.training.shared_return import shared_return
+from marlnb.training.shared_return import exploring_returns, shared_return
 from marlnb.training.stopping import interrupts_after_iteration, stopping_on_file
 
 INTERRUPTS = (KeyboardInterrupt, SystemExit, GeneratorExit)

@@ -1,4 +1,4 @@
-"""List the runs in a folder and its subfolders: state, progress and return.
+"""List the runs in a folder and its subfolders: state, progress and exploring return.
 
 examples:
   marlnb runs                       every run in runs/
@@ -16,7 +16,18 @@ from marlnb.display.formatting import format_clock, format_count, format_number
 if TYPE_CHECKING:
     from marlnb.training.runs.listing import RunSummary
 
-HEADER = ("run", "state", "frames", "time left", "return", "algorithm", "environment", "seed", "host", "problem")
+HEADER = (
+    "run",
+    "state",
+    "frames",
+    "time left",
+    "exploring return",
+    "algorithm",
+    "environment",
+    "seed",
+    "host",
+    "problem",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

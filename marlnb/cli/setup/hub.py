@@ -9,7 +9,8 @@ The kernel loads the modules, sets the variables (literally) and starts this env
 end is installed too. Everything goes to your own share/jupyter (or JUPYTER_DATA_DIR), nothing is downloaded.
 Uninstalling removes exactly what was installed.
 
-Exit codes: 0 done; 1 (status) no kernel is installed, or something is missing, changed or cannot start; 2 bad input, nothing was done.
+Exit codes: 0 done; 1 (status) no kernel is installed, or something is missing, changed or cannot start; 2 bad input,
+nothing was done.
 """
 
 from __future__ import annotations

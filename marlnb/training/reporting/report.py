@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from marlnb.training.shared_return import opponent_returns, shared_return
+from marlnb.training.shared_return import exploring_returns, scored_returns, shared_return
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Report:
 
         Their returns add up to 0, so that the group's mean says nothing.
         """
-        return _scored_returns(self.returns, self.agent_returns)
+        return scored_returns(vars(self))
 
     @property
     def exploring_returns(self) -> dict[str, float]:
@@ -82,17 +82,6 @@ class Report:
         """For JSON; numbers that are not finite become None."""
         data: dict[str, Any] = _finite({item.name: getattr(self, item.name) for item in fields(self)})
         return data if self.turn else {key: value for key, value in data.items() if key != "turn"}
-
-
-def exploring_returns(row: Mapping[str, Any]) -> dict[str, float]:
-    """`Report.exploring_returns` of a row of a run's metrics; empty before any episode ended."""
-    returns, scored = row.get("returns", {}), _scored_returns(row.get("returns", {}), row.get("agent_returns", {}))
-    return dict(row.get("recent_returns", {})) if set(scored) <= set(returns) else scored
-
-
-def _scored_returns(returns: Mapping[str, float | None], agent_returns: Mapping[str, float | None]) -> dict[str, float]:
-    known = {name: value for name, value in returns.items() if value is not None}
-    return opponent_returns(returns, agent_returns) or known
 
 
 def _finite(value: Any) -> Any:

@@ -24,7 +24,7 @@ from marlnb.training.runs.metrics_rows import checked_row
 from marlnb.training.runs.run_notes import NOTES, read_notes
 from marlnb.training.runs.states import RUNNING_STATES
 from marlnb.training.runs.status import error_parts, read_status
-from marlnb.training.shared_return import opponent_returns, shared_return
+from marlnb.training.shared_return import exploring_returns, scored_returns, shared_return
 
 MAX_DEPTH = 6  # of subfolders that are searched
 MAX_FOLDERS = 20_000
@@ -47,9 +47,10 @@ class RunSummary:
         state: as `Run.status` has it; "unreadable" if `problem` says why it cannot be read.
         env, algorithm, league, evolution: names; algorithm lists those of all groups. seed: of the experiment.
         frames, frames_total, frames_per_second, eta_s, host, updated: of its status.
-        score: mean return of one agent in the latest training episodes, of the group or player `score_of` where they
-            are rewarded differently. curve: the same along the training, at most `N_SAMPLES` values.
-        returns: mean return of one agent by group, where groups are rewarded differently, or by player, where those of
+        score: exploring return, the mean of one agent in the latest 100 or more training episodes; of the group or
+            player `score_of` where they are rewarded differently. curve: the same along the training, at most
+            `N_SAMPLES` values.
+        returns: exploring return by group, where groups are rewarded differently, or by player, where those of
             one group play against each other; else empty.
         tags, note: of the user. problem: why a file cannot be read, or why the training failed.
     """
@@ -333,8 +334,7 @@ def _status_facts(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _score_facts(path: Path) -> dict[str, Any]:
-    returns = [(row.get("returns", {}), row.get("agent_returns", {})) for row in sampled_rows(path)]
-    rows = [opponent_returns(*each) or each[0] for each in returns if any(map(_is_known, each[0].values()))]
+    rows = [returns for row in sampled_rows(path) if any(map(_is_known, (returns := _returns(row)).values()))]
     if not rows:
         return {}
     group = "" if shared_return(rows[-1]) is not None else next(iter(rows[-1]))
@@ -343,6 +343,11 @@ def _score_facts(path: Path) -> dict[str, Any]:
     last = {name: float(value) for name, value in rows[-1].items() if _is_known(value)}
     score = curve[-1] if curve else None
     return {"score": score, "score_of": group, "returns": last if group else {}, "curve": curve}
+
+
+def _returns(row: Mapping[str, Any]) -> dict[str, float]:
+    """The exploring returns; in a row of an older version, which has none, those of its own episodes."""
+    return exploring_returns(row) or scored_returns(row)
 
 
 def _is_known(value: float | None) -> TypeGuard[float]:

@@ -168,6 +168,16 @@ def test_returns_are_those_of_the_last_iteration_in_which_episodes_ended(tmp_pat
     assert (run.score, run.score_of, run.returns) == (3.75, "adversary", returns[0])
 
 
+def test_the_return_is_of_the_latest_100_episodes_not_of_the_few_of_the_last_iteration(tmp_path: Path) -> None:
+    rows = [
+        {"iteration": k, "frames": 9 * k, "returns": {"agent": mean}, "recent_returns": {"agent": recent}}
+        for k, mean, recent in ((1, -20.0, -20.0), (2, -30.0, -25.0), (3, None, -25.0))
+    ]
+    (write_run(tmp_path / "run") / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (run,) = list_runs(tmp_path)
+    assert (run.score, run.curve) == (-25.0, [-20.0, -25.0, -25.0])
+
+
 def test_a_folder_that_may_not_be_read_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     with shared_folder() as shared:
         write_run(shared / "mine")
