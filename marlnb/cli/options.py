@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import textwrap
 import types
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -95,23 +96,26 @@ def options_from(arguments: argparse.Namespace, kind: type[Any]) -> dict[str, An
 
 
 def config_from_text(text: str, kind: type[Config]) -> Config:
-    """The config dataclass that `name=value,name=value` describes.
+    """The config dataclass that `name=value,name=[value,value]` describes.
 
     Raises:
         ConfigError: an unknown option, or a value of the wrong type or out of range.
     """
-    word_types = {item.name: _word_types(hints(kind)[item.name])[0] for item in fields(kind)}  # type: ignore[arg-type]
-    valid = [name for name, types_of_words in word_types.items() if types_of_words]
+    word_types = {item.name: _word_types(hints(kind)[item.name]) for item in fields(kind)}  # type: ignore[arg-type]
+    valid = [name for name, (types_of_words, _) in word_types.items() if types_of_words]
     options: dict[str, Any] = {}
-    for part in filter(None, text.split(",")):
+    for part in filter(None, re.split(r",(?![^\[]*\])", text)):  # at commas outside of brackets
         name, _, word = part.partition("=")
         if name not in valid:
             raise ConfigError(unknown(f"option of {kind.__name__}", name, valid))
-        if word_types[name] == (bool,):
+        types_of_words, takes_several = word_types[name]
+        if types_of_words == (bool,):
             options[name] = {"true": True, "false": False}.get(word.lower(), word)
             continue
+        read = _reader(types_of_words)
+        is_list = takes_several and word.startswith("[") and word.endswith("]")
         try:
-            options[name] = _reader(word_types[name])(word)
+            options[name] = tuple(map(read, word[1:-1].split(","))) if is_list else read(word)
         except argparse.ArgumentTypeError as error:
             raise ConfigError(f"{name}: {error}") from error
     return kind(**options)

@@ -19,7 +19,7 @@ def add_record_argument(parser: argparse.ArgumentParser) -> None:
         "--record",
         metavar="OPTIONS",
         help="record during the training, into recordings/training.h5: every_iterations=10,episodes=20 (also "
-        "sites=GLOB, name=, seed=, n_envs=, every=, dtype= and the other options of RecordWhileTraining)",
+        "sites=GLOB, agents=[A,B], name=, seed=, n_envs=, every=, dtype= and the other options of RecordWhileTraining)",
     )
 
 

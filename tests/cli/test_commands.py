@@ -193,6 +193,12 @@ def test_record_names_its_file_and_plan_makes_none(run: Path, capsys: pytest.Cap
     assert facts["sites"] == {"listener/actor/hidden_1": [10, 1, 8], "listener/actor/head": [10, 1, 5]}
 
 
+def test_info_of_a_recording_lists_the_recorded_agents(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", str(run), "--name", "one", "--agents", "listener_0", "--episodes", "1", "--no-values"]) == 0
+    assert main(["info", capsys.readouterr().out.strip(), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["groups"] == {"listener": ["listener_0"]}
+
+
 def test_attribute_writes_a_table_a_figure_and_the_values(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

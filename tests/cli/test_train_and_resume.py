@@ -21,6 +21,8 @@ def test_what_is_asked_for() -> None:
     assert chosen() == []
     asked = chosen("--record", "every_iterations=5,episodes=3,sites=*/critic/*,name=talk")
     assert asked == [RecordWhileTraining(every_iterations=5, episodes=3, sites="*/critic/*", name="talk")]
+    (asked,) = chosen("--record", "sites=[*/actor/*,agent/critic/head],agents=[agent_0],every=2")
+    assert (asked.sites, asked.agents, asked.every) == (("*/actor/*", "agent/critic/head"), ("agent_0",), 2)
     with pytest.raises(ConfigError, match=r"no option 'evry' of RecordWhileTraining; did you mean 'every'"):
         chosen("--record", "evry=5")
     with pytest.raises(ConfigError, match="every: expected a number; got 'x'"):

@@ -114,7 +114,7 @@ def _recording_facts(path: Path) -> dict[str, Any]:
             "complete": bool(recording.complete),
             "episodes": len(episodes),
             "steps": int(episodes["length"].sum()),
-            "groups": {name: list(recording.spec.group(name).agents) for name in recording.groups},
+            "groups": {name: list(recording.group_agents(name)) for name in recording.groups},
             "sites": {name: list(recording[name].shape) for name in recording.sites},
             "size_bytes": path.stat().st_size,
             "run": str(recording.run_path) if recording.run_path else None,
