@@ -117,15 +117,10 @@ def _experiment(fixed: Run | LeaguePlayer, algorithm: AlgorithmConfig | None, si
         win_margin=rules.win_margin,
     )
     return replace(
-        base,
+        base.limited_by_frames(),
         league=league,
         evolution=None,
         algorithms={**base.algorithms, **({} if algorithm is None else {RESPONSE: algorithm})},
-        max_iterations=None,
-        max_minutes=None,
-        max_agent_steps=None,
-        target_return=None,
-        target_group=None,
         evaluate_every=0,
         tuned=None,
     )

@@ -134,9 +134,12 @@ def _nothing(spec: EnvSpec, extra_frames: int) -> Advance:
 
 
 def member_experiment(experiment: Experiment, member: int, generation: int) -> Experiment:
-    """The experiment of a member that is new in a generation: without evolution, with a seed of its own."""
+    """The experiment of a member that is new in a generation: with a seed of its own, without evolution.
+
+    The limits and the target are the population's: all members together reach them.
+    """
     seed = derive_seed(experiment.seed, "member", member, generation)
-    return replace(experiment, evolution=None, seed=seed, target_group=None, target_return=None)
+    return replace(experiment.limited_by_frames(), evolution=None, seed=seed)
 
 
 def winner_experiment(experiment: Experiment, spec: EnvSpec, state: Mapping[str, Any]) -> Experiment:
