@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from marlnb.disk import writing
 from marlnb.display.formatting import marlnb_command, short_path
-from marlnb.errors import CheckpointError, DiskError, shown
+from marlnb.errors import CheckpointError, DiskError
 from marlnb.experiment import Experiment
 from marlnb.training.limits import Trained
 from marlnb.training.loop import TrainingLoop
-from marlnb.training.returns import LastEvaluation
+from marlnb.training.returns import TrainingReturns
 from marlnb.training.runs.checkpoints.checkpoint import (
     Checkpoint,
     checkpoint_folders,
@@ -51,6 +51,7 @@ class CheckpointSaver:
         experiment: what is trained.
         run: the folder.
         loop: what is saved and restored.
+        returns: the same.
 
     Attributes:
         iteration: of the last checkpoint; 0 if there is none.
@@ -58,24 +59,21 @@ class CheckpointSaver:
         save_s: how long the last one took to save.
     """
 
-    def __init__(self, experiment: Experiment, run: Run, loop: TrainingLoop) -> None:
-        self._experiment, self._run, self._loop = experiment, run, loop
+    def __init__(self, experiment: Experiment, run: Run, loop: TrainingLoop, returns: TrainingReturns) -> None:
+        self._experiment, self._run, self._loop, self._returns = experiment, run, loop, returns
         self._folder = run.path / "checkpoints"
         self.iteration, self.seconds, self.save_s = 0, 0.0, 0.0
         self._left_unsaved: int | None = None
         self._in_job = bool(os.environ.get(JOB_VARIABLE))
 
-    def save(
-        self, trained: Trained, state: RunState, returns: Mapping[str, float], evaluation: LastEvaluation
-    ) -> Checkpoint:
+    def save(self, trained: Trained, state: RunState) -> Checkpoint:
         """`Trainer.save`.
 
         Args:
             trained: how much has been trained.
             state: of the training.
-            returns: by group, the mean return that the checkpoint is ranked by.
-            evaluation: so far.
         """
+        returns = self._returns.after(trained.iterations, self._loop.episodes)
         if self._loop.env.state_dict() is None:
             self._loop.begin(trained.iterations)
         start = time.perf_counter()
@@ -84,10 +82,9 @@ class CheckpointSaver:
             self._folder,
             {
                 **self._loop.state_dict(),
+                **self._returns.state_dict(),
                 "seconds": trained.seconds,
                 "agent_steps": trained.agent_steps,
-                "evaluation_iteration": evaluation.iteration,
-                "evaluation_returns": dict(evaluation.returns),
             },
             iteration=trained.iterations,
             frames=trained.frames,
@@ -104,14 +101,14 @@ class CheckpointSaver:
         is_saved = 0 < iteration == self.iteration
         return Origin(iteration, self._run.checkpoint(iteration).sha256) if is_saved else None
 
-    def restore_newest(self) -> tuple[Trained, LastEvaluation] | None:
-        """Restores the loop from the newest checkpoint that can be read; None: none was saved.
+    def restore_newest(self) -> Trained | None:
+        """Restores loop and returns from the newest checkpoint that can be read; None: none was saved.
 
         Damaged ones after it are set aside, so that the next one that is saved is the newest. One that cannot be read
         now, as on a disk that does not answer, may be whole: no older one is used instead.
 
         Returns:
-            how much had been trained, and the last evaluation.
+            how much had been trained.
         Raises:
             CheckpointError: all are damaged or gone; or it cannot be read, is of something else, or of another
                 experiment.
@@ -166,20 +163,20 @@ class CheckpointSaver:
             drop_stop_checkpoints(self._folder, iteration)
             rotate_checkpoints(self._folder, self._experiment.keep_checkpoints)
 
-    def _restore(self, checkpoint: Checkpoint, state: dict[str, Any]) -> tuple[Trained, LastEvaluation]:
+    def _restore(self, checkpoint: Checkpoint, state: dict[str, Any]) -> Trained:
         spec = self._loop.env.spec
         try:
             # checkpoints of earlier versions have no agent steps
             agent_steps = state.get("agent_steps", checkpoint.frames * len(spec.agents))
             trained = Trained(checkpoint.iteration, checkpoint.frames, state["seconds"], agent_steps)
-            evaluation = _saved_evaluation(state, spec.group_names)
+            self._returns.load_state_dict(state, spec.group_names)
             self._loop.load_state_dict(state, checkpoint.iteration)
         except KeyError as error:
             raise CheckpointError(f"{checkpoint.path} lacks {error}; it is not a training run's checkpoint") from error
         except (TypeError, ValueError, OverflowError) as error:
             raise CheckpointError(f"{checkpoint.path} is not a checkpoint of a training run: {error}") from error
         self.iteration, self.seconds = trained.iterations, trained.seconds
-        return trained, evaluation
+        return trained
 
     @contextmanager
     def saying_what_is_saved(self) -> Iterator[None]:
@@ -220,14 +217,3 @@ class CheckpointSaver:
     def _is_scheduled(self, trained: Trained, state: RunState) -> bool:
         """Whether an undisturbed training run has a checkpoint here too."""
         return trained.iterations % self._experiment.checkpoint_every == 0 or state == "complete"
-
-
-def _saved_evaluation(state: Mapping[str, Any], groups: Sequence[str]) -> LastEvaluation:
-    """The last evaluation. Earlier versions saved its mean over groups, of use where there is one, or no iteration."""
-    if "evaluation_returns" in state:
-        returns = dict(state["evaluation_returns"])
-        if not all(isinstance(value, int | float) for value in returns.values()):
-            raise ValueError(f"evaluation_returns must be numbers; got {shown(returns)}")
-        return LastEvaluation(int(state.get("evaluation_iteration", 0)), returns)
-    score = state["evaluation_score"]
-    return LastEvaluation(returns={} if score is None or len(groups) > 1 else {groups[0]: score})

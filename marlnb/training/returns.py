@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from marlnb.errors import ConfigError
+from marlnb.errors import ConfigError, shown
 from marlnb.experiment import Experiment
 from marlnb.training.collect.episode_statistics import MIN_EPISODES, EpisodeStatistics
 from marlnb.training.limits import return_of_target
@@ -29,7 +30,7 @@ class LastEvaluation:
 
 
 class TrainingReturns:
-    """The returns that a training run is judged by.
+    """The returns that a training run is judged by; part of its checkpoints.
 
     Args:
         experiment: what is trained.
@@ -96,3 +97,33 @@ class TrainingReturns:
             return None
         are_enough = self.are_evaluated or episodes.recent_episodes >= MIN_EPISODES
         return reached if are_enough else None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "evaluation_iteration": self.evaluation.iteration,
+            "evaluation_returns": dict(self.evaluation.returns),
+            "zero_sum_episodes": dict(self._zero_sum_episodes),
+            "sharing_groups": sorted(self._sharing),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], groups: Sequence[str]) -> None:
+        """Restores what a checkpoint has; those of earlier versions have less.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is not a checkpoint of a training run.
+        """
+        self.evaluation = _saved_evaluation(state, groups)
+        counts = dict(state.get("zero_sum_episodes", {}))
+        self._zero_sum_episodes = {name: int(count) for name, count in counts.items()}
+        self._sharing = set(state.get("sharing_groups", ()))
+
+
+def _saved_evaluation(state: Mapping[str, Any], groups: Sequence[str]) -> LastEvaluation:
+    """The last evaluation. Earlier versions saved its mean over groups, of use where there is one, or no iteration."""
+    if "evaluation_returns" in state:
+        returns = dict(state["evaluation_returns"])
+        if not all(isinstance(value, int | float) for value in returns.values()):
+            raise ValueError(f"evaluation_returns must be numbers; got {shown(returns)}")
+        return LastEvaluation(int(state.get("evaluation_iteration", 0)), returns)
+    score = state["evaluation_score"]
+    return LastEvaluation(returns={} if score is None or len(groups) > 1 else {groups[0]: score})

@@ -135,7 +135,7 @@ class Trainer:
             check_length(experiment, env.spec)
             if experiment.target_group is not None:
                 env.spec.group(experiment.target_group)
-            self._saver = CheckpointSaver(experiment, run, self.loop)
+            self._saver = CheckpointSaver(experiment, run, self.loop, self._returns)
             self._begin()
             if is_served(env):
                 self._resources.enter_context(stopping_on_file(run.path, self.ask_to_stop))
@@ -264,9 +264,8 @@ class Trainer:
         Raises:
             CheckpointWriteError: it cannot be written; earlier checkpoints are complete.
         """
-        returns = self._returns.after(self.iteration, self.loop.episodes)
         with self.phases.timed("checkpoint"):
-            saved = self._saver.save(self.trained, self.state, returns, self._returns.evaluation)
+            saved = self._saver.save(self.trained, self.state)
         self._ending.deadline.record_checkpoint(self._saver.save_s)
         return saved
 
@@ -303,9 +302,8 @@ class Trainer:
         if restored is None:
             self.loop.begin(0)
         else:
-            trained, self._returns.evaluation = restored
-            self.iteration, self.frames = trained.iterations, trained.frames
-            self.seconds, self.agent_steps = trained.seconds, trained.agent_steps
+            self.iteration, self.frames = restored.iterations, restored.frames
+            self.seconds, self.agent_steps = restored.seconds, restored.agent_steps
         self._is_restored = True
         row = self.run.begin(self.iteration)
         self._exploring_returns = exploring_returns(row) or self.loop.episodes.recent_returns

@@ -34,12 +34,22 @@ def test_a_target_of_self_play_is_an_error(tmp_path: Path, target: float, evalua
     assert trainer.iteration == 1  # with 64 episodes; an error in the second
 
 
+def test_a_resumed_training_knows_that_agents_play_against_each_other(tmp_path: Path) -> None:
+    experiment = replace(DISC, target_return=-1.0, evaluate_every=1)  # reached by the mean return, 0
+    with Trainer(experiment, Run.create(tmp_path / "r", experiment)) as trainer:
+        next(trainer)
+    with Trainer.resume(trainer.run) as resumed, pytest.raises(ConfigError, match="play against each other"):
+        next(resumed)
+
+
 def _episodes(*returns: tuple[float, float]) -> EpisodeStatistics:
     return EpisodeStatistics({"a": np.array(returns)}, np.ones(len(returns), dtype=np.int64))
 
 
-def test_one_episode_of_another_sum_shows_that_agents_can_gain_together() -> None:
-    evaluated = TrainingReturns(replace(DISC, target_return=0.0, evaluate_every=1))
+@pytest.mark.parametrize("resumes", [False, True])
+def test_one_episode_of_another_sum_shows_that_agents_can_gain_together(resumes: bool) -> None:
+    experiment = replace(DISC, target_return=0.0, evaluate_every=1)
+    evaluated = TrainingReturns(experiment)
     evaluated.evaluation = LastEvaluation(1, {"a": 0.5})
     nothing = type("Nothing", (), {"recent_episodes": 0, "recent_returns": {}})()
     for episodes, reached in [
@@ -50,3 +60,7 @@ def test_one_episode_of_another_sum_shows_that_agents_can_gain_together() -> Non
     ]:
         evaluated.add(episodes)
         assert evaluated.reached_target(nothing) == reached
+        if resumes:
+            state = evaluated.state_dict()
+            evaluated = TrainingReturns(experiment)
+            evaluated.load_state_dict(state, ("a",))
