@@ -87,6 +87,7 @@ def test_a_mask_is_no_observation() -> None:
         (spaces.MultiDiscrete([[2, 4], [3, 2]]), "multi_discrete", (2, 4, 3, 2)),
         (spaces.MultiBinary(3), "multi_discrete", (2, 2, 2)),
         (spaces.Box(-1, 2, (2,), np.int64), "multi_discrete", (4, 4)),
+        (spaces.Box(0, 1, (2,), np.bool_), "multi_discrete", (2, 2)),
         (spaces.Tuple([spaces.Discrete(2), spaces.MultiDiscrete([3, 2])]), "multi_discrete", (2, 3, 2)),
         (spaces.Dict({"move": spaces.Discrete(4), "say": spaces.Discrete(2, start=1)}), "multi_discrete", (4, 2)),
     ],

@@ -196,7 +196,7 @@ def _check_bounds(agent: str, space: spaces.Space, low: np.ndarray, high: np.nda
 
 def _is_integer(space: spaces.Space) -> bool:
     if isinstance(space, spaces.Box):
-        return bool(np.issubdtype(space.dtype, np.integer))
+        return space.dtype == np.bool_ or bool(np.issubdtype(space.dtype, np.integer))
     return isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary)
 
 
