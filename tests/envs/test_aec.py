@@ -67,6 +67,31 @@ def test_masks_are_those_of_the_mover(where: str) -> None:
             env.step({"r": torch.zeros(1, 3, dtype=torch.int64)})
 
 
+def test_an_environment_may_fill_the_same_arrays_for_each_agent() -> None:
+    """As one that draws the same board from each player's view."""
+
+    class Refilled(Relay):
+        def observe(self, agent: str) -> Any:
+            view = super().observe(agent)
+            if not hasattr(self, "arrays"):
+                self.arrays = view
+            for name, array in self.arrays.items():
+                array[...] = view[name]
+            return self.arrays
+
+    fresh, refilled = (
+        pettingzoo_vector_env(kind, 1, workers=0, kwargs={"mask": "observation"}) for kind in (Relay, Refilled)
+    )
+    with fresh, refilled:
+        expected, rows = fresh.reset(0).groups["r"], refilled.reset(0).groups["r"]
+        for _ in range(9):  # r_1 dies in the fourth move, and the seventh ends the episode
+            assert torch.equal(rows.observation, expected.observation) and torch.equal(rows.acting, expected.acting)
+            assert torch.equal(rows.action_mask, expected.action_mask)
+            assert torch.equal(rows.final_observation, expected.final_observation)
+            fresh.step({"r": torch.zeros(1, 3, dtype=torch.int64)})
+            refilled.step({"r": torch.zeros(1, 3, dtype=torch.int64)})
+
+
 def test_masks_in_infos_hold_for_groups_apart() -> None:
     groups = {"first": ["r_0"], "rest": ["r_1", "r_2"]}
     with pettingzoo_vector_env(Relay, 1, workers=0, kwargs={"mask": "info"}, groups=groups) as env:

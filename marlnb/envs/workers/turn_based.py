@@ -7,7 +7,7 @@ centralised critic needs every observation, and an agent may end while it waits.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from typing import Any, ClassVar
 
@@ -74,7 +74,7 @@ class AECAsParallel(TurnBasedEnv):
     def reset(self, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         self.env.reset(seed=seed)
         self._remove_dead()
-        return self._observations(), dict(self._inner.infos)
+        return self._observe(self.agents), dict(self._inner.infos)
 
     def step(self, actions: Mapping[str, Any]) -> StepResult:
         env, was_living = self._inner, self.agents
@@ -86,18 +86,17 @@ class AECAsParallel(TurnBasedEnv):
         truncated = {agent: True for agent in was_living if truncations.get(agent)}
         if not (terminated or truncated or env.agents != was_living):
             self.acting = (env.agent_selection,)
-            return self._observations(), rewards, terminated, truncated, env.infos
+            return self._observe(self.agents), rewards, terminated, truncated, env.infos
         present = set(env.agents)
         ended = terminated | truncated
         # observed before the dead agents are removed: afterwards PettingZoo has no observation of them
-        final = {agent: self.env.observe(agent) for agent in was_living if agent in present and agent in ended}
+        final = self._observe(agent for agent in was_living if agent in present and agent in ended)
         infos = dict(env.infos)
         self._remove_dead()
-        return final | self._observations(), rewards, terminated, truncated, infos | dict(env.infos)
+        return final | self._observe(self.agents), rewards, terminated, truncated, infos | dict(env.infos)
 
-    def _observations(self) -> dict[str, Any]:
-        observe = self.env.observe
-        return {agent: observe(agent) for agent in self.agents}
+    def _observe(self, agents: Iterable[str]) -> dict[str, Any]:
+        return {agent: deepcopy(self.env.observe(agent)) for agent in agents}  # it may fill the same array for each
 
     def _remove_dead(self) -> None:
         """Advances to the next turn of a living agent.
