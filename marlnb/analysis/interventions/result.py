@@ -213,9 +213,7 @@ class Intervention(Result):
             names = " and ".join(e.who for e in members)
             shown = "changes by" if p <= ALPHA else "is not shown to change:"
             clauses.append(f"the return of {names} {shown} {format_interval(*numbers, signed=True)} (p = {p:.2g})")
-        direct = [
-            e for e in arm.effects if e.edited and e.outcome == direct_outcome(arm.effects) and e.who in self.agents
-        ]
+        direct = self._direct(arm)
         if direct:
             e = max(direct, key=lambda effect: effect.difference)
             moved = f"{format_interval(e.difference, e.low, e.high, 2)} ({e.units})"
@@ -229,7 +227,17 @@ class Intervention(Result):
 
     @property
     def _strongest_arm(self) -> Arm:
-        return max(self.arms, key=lambda arm: abs(arm.strength or 0.0))
+        """Whose edits change actions on the same states most: not every edit is strongest at the largest number."""
+
+        def change(arm: Arm) -> float:
+            return max((e.difference for e in self._direct(arm) if isfinite(e.difference)), default=0.0)
+
+        return max(self.arms, key=change)
+
+    def _direct(self, arm: Arm) -> list[Effect]:
+        """How much the actions of edited agents change on the same states."""
+        outcome = direct_outcome(arm.effects)
+        return [e for e in arm.effects if e.edited and e.outcome == outcome and e.who in self.agents]
 
     def _returns(self, arm: Arm) -> list[Effect]:
         """Of each group, or of its agents; groups compete, so there is no mean over them."""

@@ -20,7 +20,7 @@ from marlnb.analysis.stats.divergence import kl_divergence, total_variation
 from marlnb.analysis.stats.paired_test import paired_test
 from marlnb.cli import main
 from marlnb.errors import AnalysisError, ConfigError, RunError, SiteError
-from marlnb.models.hooks.directions import Direction
+from marlnb.models.hooks.directions import Clamp, Direction
 from marlnb.models.hooks.edits import Ablate, Noise, Scale
 from marlnb.models.hooks.edits_channel import BlockChannel, PermuteChannel
 from marlnb.models.hooks.edits_patch import Patch
@@ -196,6 +196,19 @@ def test_strengths_and_partners(talkers: Run) -> None:
             intervene(talkers, Noise("speaker/actor/head"), strengths=wrong)  # type: ignore[arg-type]
     with pytest.raises(SiteError):
         intervene(talkers, Scale("listener/actor/hiden_1"), episodes=2)
+
+
+@pytest.mark.parametrize("edit", [Scale("listener/actor/hidden_1"), Clamp("listener/actor/hidden_1")])
+def test_strength_0_can_be_an_edit(talkers: Run, edit: Scale | Clamp) -> None:
+    result = intervene(talkers, edit, strengths=[0], episodes=30)
+    assert result.of("return", "listener").high < 0 and not result.warnings
+
+
+def test_the_verdict_is_about_the_strength_that_changes_actions_most(talkers: Run) -> None:
+    result = intervene(talkers, Scale("listener/actor/hidden_1"), strengths=[0, 1], episodes=30)
+    assert result.of("tv_direct", "listener_0", strength=1).difference == 0 and not result.warnings
+    assert "(strength 0), the return of speaker and listener changes by" in result.verdict
+    assert result.of("return", "listener", strength=0).after == result._repr_table()["with"][1]
 
 
 def test_edits_saved_with_a_run_give_the_same_numbers_again(talkers: Run, capsys: pytest.CaptureFixture[str]) -> None:
