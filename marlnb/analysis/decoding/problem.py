@@ -13,6 +13,7 @@ from marlnb.analysis.data.labels import Classes
 from marlnb.analysis.data.missing_labels import MissingLabels
 from marlnb.analysis.decoding.linear_decoder import LinearDecoder, LinearFit, fit_linear
 from marlnb.analysis.decoding.score import Control, DecodingScore, Gain
+from marlnb.analysis.stats.bootstrap import p_value_above
 from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.analysis.stats.linear_models import (
     MAX_CONSTANT_VARIANCE,
@@ -321,8 +322,6 @@ def assemble_outcome(
 ) -> DecodingOutcome:
     """A decoder and its score, with its interval, its chance level and its permutation p-value.
 
-    `p = (1 + #{k: shuffled_k >= score}) / (1 + n_shuffles)` (Phipson and Smyth 2010, equation 2).
-
     Args:
         gains: over the observation, the untrained network and what is given.
         control: score of the memorised random labels.
@@ -340,7 +339,7 @@ def assemble_outcome(
         chance=constant_score(target.y, target.fold, kind),
         shuffled=float(shuffled.mean()),
         shuffled_high=float(shuffled.max()),
-        p_value=(1 + int((shuffled >= main.mean).sum())) / (1 + len(shuffled)),
+        p_value=p_value_above(main.mean, shuffled),
         control=control,
         site=target.site,
         offset=target.offset,

@@ -112,7 +112,7 @@ def half_sample_interval(value: float, samples: np.ndarray, n_blocks: int) -> tu
 
 
 def p_value_above(value: float, null: np.ndarray) -> float:
-    """One-sided Monte Carlo p-value of a statistic: p = (1 + #{null >= value}) / (1 + #null).
+    """One-sided Monte Carlo p-value of a statistic: p = (1 + #{null >= value}) / (1 + #null), up to rounding.
 
     Source: Phipson and Smyth 2010, Permutation P-values Should Never Be Zero.
     """

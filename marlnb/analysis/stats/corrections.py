@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+EQUAL = 1e-6
+"""Shares, bits and R^2 that differ less are equal up to rounding; also what counts as no spread of them."""
+
 
 def holm(p: np.ndarray) -> np.ndarray:
     """p-values `[test]` corrected for the chance of any false rejection (family-wise error rate).
@@ -43,7 +46,8 @@ def max_statistic(score: np.ndarray, shuffled: np.ndarray) -> np.ndarray:
     As strict as Holm's correction, but more tests need no more shuffles. Valid if each shuffle was the same for all
     tests. A test's scores are standardised by their median and their spread above it, because how high chance reaches
     does not depend on how low it falls: R^2 falls far (a perfect 1 among shuffles of -2 to -30 is only 0.8 standard
-    deviations above their mean).
+    deviations above their mean). Scores that are equal up to rounding count as equal: where a label depends on time
+    alone, every shuffle is the label itself.
 
     Args:
         score: `[test]`.
@@ -53,6 +57,6 @@ def max_statistic(score: np.ndarray, shuffled: np.ndarray) -> np.ndarray:
     scores = np.concatenate([score[:, None], shuffled], axis=1)
     centred = scores - np.median(scores, axis=1, keepdims=True)
     spread = np.sqrt(2 * (np.maximum(centred, 0) ** 2).mean(axis=1, keepdims=True))
-    standardised = centred / np.where(spread == 0, 1, spread)
+    standardised = centred / np.where(spread < EQUAL, 1, spread)
     largest = standardised[:, 1:].max(axis=0)
-    return np.asarray((1 + (largest >= standardised[:, :1]).sum(axis=1)) / (1 + shuffled.shape[1]))
+    return np.asarray((1 + (largest >= standardised[:, :1] - EQUAL).sum(axis=1)) / (1 + shuffled.shape[1]))

@@ -93,3 +93,8 @@ def test_noise_goes_with_no_feature(planted: Recording, dictionary: Dictionary) 
     result = label_features(dictionary, planted, noise)
     assert isinstance(result, FeatureLabels) and result.verdict.startswith("No feature of listener/actor/hidden_1")
     assert "several features together were not tested" in result.verdict
+
+
+def test_a_label_that_depends_on_time_alone_equals_its_shuffles(planted: Recording, dictionary: Dictionary) -> None:
+    late = planted.rows["t"].to_numpy() > 12
+    np.testing.assert_array_equal(label_features(dictionary, planted, late).p_value, 1)

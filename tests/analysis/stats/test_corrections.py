@@ -41,3 +41,13 @@ def test_how_low_chance_falls_does_not_hide_what_is_beyond_it() -> None:
     np.testing.assert_allclose(result, [1 / 20, 1 / 20])
     chance = max_statistic(np.array([-2.0, -2.0]), shuffled)
     assert (chance > 0.05).all()
+
+
+def test_scores_that_differ_by_rounding_are_equal() -> None:
+    """The first test's shuffles all equal its score up to the last digit, the second's a single one."""
+    shuffled = np.array([[0.3, 0.3, 0.3, 0.3], [0.1, 0.2, 0.7, 0.15]])
+    exact = max_statistic(np.array([0.3, 0.7]), shuffled)
+    np.testing.assert_array_equal(exact, [1, 2 / 5])
+    up = np.nextafter(np.array([0.3, 0.7]), 1)
+    np.testing.assert_array_equal(max_statistic(up, shuffled), exact)
+    np.testing.assert_array_equal(max_statistic(up[:1], shuffled[:1]), [1])
