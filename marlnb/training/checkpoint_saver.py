@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from marlnb.disk import writing
-from marlnb.display.formatting import marlnb_command, short_path
+from marlnb.display.formatting import count, marlnb_command, short_path
 from marlnb.errors import CheckpointError, DiskError
 from marlnb.experiment import Experiment
 from marlnb.training.limits import Trained
@@ -143,10 +143,10 @@ class CheckpointSaver:
         rows = read_rows(self._run.path / METRICS)
         trained = max((row["iteration"] for row in rows), default=0)
         is_missing = not self._folder.is_dir()  # a new run has it; a link may lead nowhere
-        was_saved = trained > self._experiment.checkpoint_every or self._run.status()["state"] == "complete"
+        was_saved = trained > self._experiment.checkpoint_every or self._run.status().get("checkpoint")
         if trained and (is_missing or was_saved):
             raise CheckpointError(
-                f"{self._run.shown_path} was trained for {trained:,} iterations, but its checkpoints are gone: "
+                f"{self._run.shown_path} was trained for {count(trained, 'iteration')}, but its checkpoints are gone: "
                 f"there are none in {short_path(self._folder.resolve())}; copy them back, or delete {METRICS} to train "
                 "from the start"
             )

@@ -425,6 +425,8 @@ class Trainer:
 
     def _write_status(self, state: RunState | None = None, **facts: Any) -> None:
         trained = self.trained if self._is_restored else None
+        if trained is not None:
+            facts["checkpoint"] = self._saver.iteration
         scores = {EXPLORING: self._exploring_returns, GREEDY: self.evaluation_returns}
         reason = self.stopped_because or self._ended_by
         self._status.write(state or self.state, trained, scores, reason=reason, **facts)

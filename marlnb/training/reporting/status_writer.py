@@ -12,7 +12,7 @@ from marlnb.training.runs.run_folder import RunFolder
 from marlnb.training.runs.states import RUNNING_STATES, RunState
 
 STATUS_INTERVAL_S = 1.0
-PROGRESS = ("iteration", "frames", "scores", "frames_per_second")
+PROGRESS = ("iteration", "frames", "checkpoint", "scores", "frames_per_second")
 
 
 class StatusWriter:

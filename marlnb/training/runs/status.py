@@ -25,7 +25,7 @@ EXPLORING, GREEDY = "exploring", "greedy"
 MISSING = {EXPLORING: "no episode yet", GREEDY: "not evaluated"}
 TYPES: dict[str, type | tuple[type, ...]] = {
     "state": str,
-    **dict.fromkeys(("iteration", "frames", "frames_total", "pid"), int),
+    **dict.fromkeys(("iteration", "frames", "frames_total", "checkpoint", "pid"), int),
     **dict.fromkeys(("frames_per_second", "eta_s", "updated"), (int, float)),
     **dict.fromkeys(("host", "reason", "error"), str),
     **dict.fromkeys(("limits", "scores"), dict),

@@ -127,15 +127,28 @@ def test_a_run_whose_checkpoints_are_gone_is_not_trained_from_the_start(run: Run
         assert trainer.iteration == 0
 
 
+def test_a_stopped_run_whose_only_checkpoint_is_gone_is_not_trained_from_the_start(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "r", count_experiment("checkpoint_every=50"))
+    with Trainer(run.experiment, run) as trainer:
+        next(trainer)
+    (checkpoint,) = run.checkpoints  # of the stop
+    shutil.rmtree(checkpoint.path)
+    for _ in range(2):  # the first error deletes nothing
+        with pytest.raises(CheckpointError, match="was trained for 1 iteration, but its checkpoints are gone"):
+            Trainer.resume(run)
+    assert len(run.metrics()) == 1
+
+
 @pytest.mark.parametrize("iterations", [2, 3])  # before its first checkpoint was due; while it was written
 def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(tmp_path: Path, iterations: int) -> None:
     run = Run.create(tmp_path / "r", count_experiment("checkpoint_every=3"))
     trainer = Trainer(run.experiment, run)
     for _ in range(iterations):
         next(trainer)
-    trainer.fail(KeyboardInterrupt())
     for checkpoint in run.checkpoints:
         shutil.rmtree(checkpoint.path)
+    trainer._saver.iteration = 0
+    trainer.fail(KeyboardInterrupt())
     with Trainer.resume(run) as again:
         assert again.iteration == 0 and next(again).iteration == 1
 
