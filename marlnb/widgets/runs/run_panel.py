@@ -117,11 +117,14 @@ class RunPanel:
         """
         Args:
             references: as `attach`.
-            on_discard: called under UI_LOCK after a new run that could not start was deleted again.
+            on_discard: called under UI_LOCK if a training has failed and its folder is gone, as that of a new run that
+                could not start.
         """
         self.run = run
         self.training: Training | None = None
-        self._on_discard, self._is_discarded = on_discard, False
+        self._on_discard = on_discard
+        self._ended: Training | None = None  # the training of this panel, once the files were read after its end
+        self._own_error: BaseException | None = None  # that ended it, if the run's status does not say so
         self.opened: dict[str, RunTab] = {}
         self._follower = RunFollower(run)
         self._events: list[str] = []
@@ -217,8 +220,13 @@ class RunPanel:
     def __repr__(self) -> str:
         return f"RunPanel({self.run!r})"
 
-    def _follow(self) -> Poller[RunChanges]:
-        return Poller(self._follower.read, self._show, self._fail)
+    def _follow(self) -> Poller[tuple[Training | None, RunChanges]]:
+        return Poller(self._read, self._show, self._fail)
+
+    def _read(self) -> tuple[Training | None, RunChanges]:
+        """The training of this panel if it has ended, and what is new in the run's files, read after that."""
+        ended = None if self.training is None or self.training.is_alive else self.training
+        return ended, self._follower.read()
 
     def _start(self) -> None:
         try:
@@ -248,10 +256,13 @@ class RunPanel:
             else:
                 replace_children(self._pages[title], [self.opened[title].widget])
 
-    def _show(self, changes: RunChanges) -> float:
-        """Shows what is new in the run's files. Returns the time until the next reading."""
+    def _show(self, news: tuple[Training | None, RunChanges]) -> float:
+        """Shows what `_read` returned. Returns the time until the next reading."""
+        ended, changes = news
         has_changed = bool(changes.rows or changes.restarted or changes.status != self._status)
-        was_running, self._status = self._status["state"] == "running", changes.status
+        was_running = self._status["state"] == "running"
+        self._note_end(ended, changes.status)
+        self._status = changes.status
         if changes.restarted:
             self.returns.clear()
         self._hide_agents(changes)
@@ -299,27 +310,26 @@ class RunPanel:
             self._line.show_note(describe_status(status))
         total = status.get("frames_total") or self.run.experiment.frames
         self._bar.value = min(1.0, int(PROGRESS_STEPS * status.get("frames", 0) / total) / PROGRESS_STEPS)
-        if (error := self._error_before_start()) is not None:
-            self._error.show_problem(describe_error(error))
-            if not self._is_discarded and not is_run(self.run.path):
-                self._is_discarded = True
-                self._on_discard()
+        if self._own_error is not None:
+            self._error.show_problem(describe_error(self._own_error))
         elif status["state"] == "failed" and not self._is_starting:
             self._error.show_problem(describe_failure(status, self.run))
         elif status["state"] == "running":
             self._error.value = ""
 
+    def _note_end(self, ended: Training | None, status: dict[str, Any]) -> None:
+        """Keeps the error that ended the training of this panel, if its status lacks it."""
+        if ended is not self._ended:
+            is_reported = status["state"] == "failed" and status != self._status_before
+            self._ended = ended
+            self._own_error = None if ended is None or is_reported else ended.error
+            if self._own_error is not None and not is_run(self.run.path):
+                self._on_discard()
+
     @property
     def _is_starting(self) -> bool:
         """Whether the training of this panel has not begun yet. If it fails now, its folder may be deleted again."""
-        return self.training is not None and self.training.is_alive and not self._beginning.has_happened
-
-    def _error_before_start(self) -> BaseException | None:
-        """Why the training of this panel could not start; None: it did, or the run's status says why."""
-        if self.training is None or self.training.is_alive or self._beginning.has_happened:
-            return None
-        has_failed_since = self._status["state"] == "failed" and self._status != self._status_before
-        return None if has_failed_since and is_run(self.run.path) else self.training.error
+        return self.training is not self._ended and not self._beginning.has_happened
 
 
 class _Beginning:

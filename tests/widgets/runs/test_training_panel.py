@@ -319,6 +319,19 @@ def test_a_failure_is_shown_when_its_folder_is_deleted_again(tmp_path: Path, mon
     assert "The log below" not in _text(run_panel._error)  # it has none: its folder is deleted
 
 
+def test_the_error_of_a_training_that_could_not_write_its_status_is_shown(tmp_path: Path) -> None:
+    panel = TrainingPanel(Experiment.compose(*SMALL[:-2], "frames=100_000_000", "threads=1"), tmp_path / "run")
+    panel.start()
+    run_panel = panel.run_panel
+    assert run_panel is not None
+    until(lambda: run_panel.run.status()["state"] == "running")
+    (tmp_path / "run").rename(tmp_path / "moved")
+    until(lambda: "FileNotFoundError" in _text(run_panel._error))
+    for _ in range(2):  # it stays
+        run_panel.catch_up()
+    assert "FileNotFoundError" in _text(run_panel._error) and "not started" in _text(run_panel._line)
+
+
 def test_awaiting_trains_without_a_click(panel: TrainingPanel, tmp_path: Path) -> None:
     panel._folder.value = str(tmp_path / "run")
     assert asyncio.run(panel.train()).status()["state"] == "complete"
