@@ -318,13 +318,16 @@ class RunPanel:
             self._error.value = ""
 
     def _note_end(self, ended: Training | None, status: dict[str, Any]) -> None:
-        """Keeps the error that ended the training of this panel, if its status lacks it."""
+        """Keeps the error that ended the training of this panel, if its status lacks it, until the state changes."""
         if ended is not self._ended:
             is_reported = status["state"] == "failed" and status != self._status_before
             self._ended = ended
             self._own_error = None if ended is None or is_reported else ended.error
             if self._own_error is not None and not is_run(self.run.path):
                 self._on_discard()
+        elif self._own_error is not None and status["state"] != self._status["state"]:
+            self._own_error = None
+            self._error.value = ""
 
     @property
     def _is_starting(self) -> bool:

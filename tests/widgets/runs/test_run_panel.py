@@ -91,6 +91,10 @@ def test_a_panel_begins_nothing_while_another_process_trains(elsewhere: Elsewher
         assert "is being trained already" in text_of(panel._error)
         assert not (elsewhere.folder / STOP).exists() and not elsewhere.process.poll()
         assert "time limit" not in "".join(panel.run.events())  # that of a training run that did not start
+        panel.buttons["stop"].click()
+        assert elsewhere.process.wait(60) is not None
+        until(lambda: "stopped: resume" in text_of(panel._line))
+        assert not text_of(panel._error)
     finally:
         panel.close()
 
