@@ -15,6 +15,7 @@ from marlnb.envs.tensor.philox import Draws
 from marlnb.envs.tensor.rules import TIME, ByGroup, Rules, State
 from marlnb.envs.tensor.shapes import check_actions, check_masks, check_rows, check_saved_state, check_state
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, episode_seeds, seed_bases
+from marlnb.envs.workers.picture import checked_picture
 from marlnb.errors import EnvError
 
 
@@ -149,7 +150,8 @@ class TensorVectorEnv(VectorEnv):
         return self._picture(self.state, index)
 
     def _picture(self, state: State, index: int) -> np.ndarray:
-        return self.rules.draw_picture({name: value[index : index + 1].cpu() for name, value in state.items()})
+        picture = self.rules.draw_picture({name: value[index : index + 1].cpu() for name, value in state.items()})
+        return checked_picture(self.spec.name, "draw_picture", picture)
 
     def _initial_state(self) -> dict[str, Tensor]:
         if self._fixed_start is not None:

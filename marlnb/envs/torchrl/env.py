@@ -17,6 +17,7 @@ from marlnb.envs.constructor_errors import construct
 from marlnb.envs.rng_streams import RngStreams
 from marlnb.envs.torchrl.layout import PLAYER, GroupLayout, Layout, layout_of
 from marlnb.envs.vector import GroupStep, Step, VectorEnv, allocate_step, check_n_envs, episode_seeds
+from marlnb.envs.workers.picture import checked_picture
 from marlnb.errors import EnvBuildError, EnvError
 from marlnb.specs import SEED_SPAN
 
@@ -114,10 +115,9 @@ class TorchrlVectorEnv(VectorEnv):
         self._check_index(index)
         env = self._members[index if len(self._members) > 1 else 0].env
         draw = getattr(env, "render", None) or getattr(getattr(env, "_env", None), "render", None)
-        image = draw() if draw is not None and len(self._members) == self.n_envs else None
-        if not isinstance(image, np.ndarray) or image.ndim != 3:
+        if draw is None or len(self._members) != self.n_envs:
             raise EnvBuildError(f"{self.spec.name} cannot be rendered")
-        return np.ascontiguousarray(image, dtype=np.uint8)
+        return checked_picture(self.spec.name, "render()", draw())
 
     def close(self) -> None:
         for member in self._members:

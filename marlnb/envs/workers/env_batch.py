@@ -12,6 +12,7 @@ from marlnb.envs.workers.api import StepResult, check_reset, check_step, find_vi
 from marlnb.envs.workers.fast_parallel import FastParallel, fast_parallel
 from marlnb.envs.workers.labels import LabelRows
 from marlnb.envs.workers.memory import Arrays
+from marlnb.envs.workers.picture import checked_picture
 from marlnb.envs.workers.randomness import CopiedGenerator, EnvGenerators, SeededSpaces
 from marlnb.envs.workers.rows import GroupRows
 from marlnb.envs.workers.source import EnvSource, codecs_of, describe
@@ -61,10 +62,7 @@ class EnvBatch:
 
     def render(self, index: int) -> np.ndarray:
         """Env `index` as an image `[height, width, 3]` uint8."""
-        image = self.envs[index].render()
-        if not isinstance(image, np.ndarray) or image.ndim != 3:
-            raise EnvError(f"{self.source.name} cannot be rendered: render() returned {type(image).__name__}")
-        return np.ascontiguousarray(image, dtype=np.uint8)
+        return checked_picture(self.source.name, "render()", self.envs[index].render())
 
     def draw_ends(self, pictures: dict[int, np.ndarray]) -> None:
         """From now on, writes a picture of each env after its episodes' last steps into `pictures`."""
