@@ -6,7 +6,9 @@ They read shapes and dtypes only, so they never wait for a GPU.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from marlnb.errors import EnvError
@@ -60,6 +62,38 @@ def check_rows(spec: EnvSpec, shapes: Shapes, source: str, rows: Mapping[str, Te
                 f"{spec.name}: {source} of group {name!r} must have the shape {list(shape)}: "
                 f"env, agent{', feature' if len(shape) > 2 else ''}; got {list(value.shape)}"
             )
+
+
+def check_flags(spec: EnvSpec, shapes: Shapes, source: str, flags: Mapping[str, Tensor]) -> None:
+    """Raises EnvError unless `flags` holds bool tensors `[env, agent]` of some of the groups.
+
+    Args:
+        source: the function that returned them, for the message.
+    """
+    if not isinstance(flags, Mapping):
+        got = type(flags).__name__
+        raise EnvError(f"{spec.name}: {source} must return tensors by group, {{}} for all agents; got {got}")
+    for name, value in flags.items():
+        if name not in shapes:
+            raise EnvError(f"{spec.name}: {source} returned group {name!r}; the groups are {list(shapes)}")
+        if not _is_flag(value, shapes[name]):
+            raise EnvError(
+                f"{spec.name}: {source} of group {name!r} must be a bool tensor of the shape {list(shapes[name])}: "
+                f"env, agent; got {_described(value)}"
+            )
+
+
+def check_terminated(spec: EnvSpec, n_envs: int, terminated: Tensor | None) -> None:
+    """Raises EnvError unless `terminated` is a bool tensor `[env]` or None."""
+    if terminated is not None and not _is_flag(terminated, (n_envs,)):
+        raise EnvError(
+            f"{spec.name}: terminated must return a bool tensor of the shape [{n_envs}]: env, or None; "
+            f"got {_described(terminated)}"
+        )
+
+
+def _is_flag(value: Any, shape: tuple[int, ...]) -> bool:
+    return isinstance(value, Tensor) and value.shape == shape and value.dtype == torch.bool
 
 
 def check_masks(spec: EnvSpec, shapes: Shapes, masks: Mapping[str, Tensor]) -> None:
@@ -117,9 +151,12 @@ def check_saved_state(spec: EnvSpec, saved: Mapping[str, Tensor], state: Mapping
     for name, value in saved.items():
         expected = state[name]
         if not isinstance(value, Tensor) or value.shape != expected.shape or value.dtype != expected.dtype:
-            got = _described(value) if isinstance(value, Tensor) else type(value).__name__
-            raise EnvError(f"{spec.name}: the saved state's {name!r} must be {_described(expected)}; got {got}")
+            raise EnvError(
+                f"{spec.name}: the saved state's {name!r} must be {_described(expected)}; got {_described(value)}"
+            )
 
 
-def _described(value: Tensor) -> str:
+def _described(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return type(value).__name__
     return f"{list(value.shape)} {str(value.dtype).removeprefix('torch.')} on {value.device}"

@@ -13,7 +13,15 @@ from marlnb.envs.device import check_device
 from marlnb.envs.tensor.memory import bytes_per_env, check_memory
 from marlnb.envs.tensor.philox import Draws
 from marlnb.envs.tensor.rules import TIME, ByGroup, Rules, State
-from marlnb.envs.tensor.shapes import check_actions, check_masks, check_rows, check_saved_state, check_state
+from marlnb.envs.tensor.shapes import (
+    check_actions,
+    check_flags,
+    check_masks,
+    check_rows,
+    check_saved_state,
+    check_state,
+    check_terminated,
+)
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, episode_seeds, seed_bases
 from marlnb.envs.workers.picture import checked_picture
 from marlnb.errors import EnvError
@@ -97,7 +105,7 @@ class TensorVectorEnv(VectorEnv):
         if after is not before:
             check_state(self.spec, "step", state, before)
         check_rows(self.spec, self._row_shapes, "step's rewards", reward)
-        alive, observation = self.rules.alive(state), self._observe(state)
+        alive, observation = self._alive(state), self._observe(state)
         if self._end(state, reward, alive):
             self._write_observations(observation, alive, is_end=True)  # of agents alive before it
             if self._end_pictures is not None:
@@ -106,7 +114,7 @@ class TensorVectorEnv(VectorEnv):
                 if self._mask_shapes:
                     self._write_final_masks(state)
                 state = self._restart(state)
-                alive, observation = self.rules.alive(state), self._observe(state)
+                alive, observation = self._alive(state), self._observe(state)
             self._count_steps_left(state)
         self._keep(state)
         self._write(observation, alive)
@@ -172,7 +180,7 @@ class TensorVectorEnv(VectorEnv):
         if self._step.final_state is not None:
             self._step.final_state.zero_()
         self._count_steps_left(self.state)
-        self._write(self._observe(self.state), self.rules.alive(self.state))
+        self._write(self._observe(self.state), self._alive(self.state))
         return self._step
 
     def _count_steps_left(self, state: State) -> None:
@@ -184,6 +192,16 @@ class TensorVectorEnv(VectorEnv):
         observation = self.rules.observe(state)
         check_rows(self.spec, self._observation_shapes, "observe", observation)
         return observation
+
+    def _alive(self, state: State) -> ByGroup:
+        alive = self.rules.alive(state)
+        check_flags(self.spec, self._row_shapes, "alive", alive)
+        return alive
+
+    def _acting(self, state: State) -> ByGroup:
+        acting = self.rules.acting(state)
+        check_flags(self.spec, self._row_shapes, "acting", acting)
+        return acting
 
     def _effective(self, actions: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The actions; 0 for agents that do not act, so that what the caller passes for them has no effect."""
@@ -203,6 +221,7 @@ class TensorVectorEnv(VectorEnv):
             whether an agent's episode may have ended; only on a CPU, where asking costs little, it is ever False.
         """
         over, self._steps_left = self.rules.terminated(state), self._steps_left - 1
+        check_terminated(self.spec, self.n_envs, over)
         for name, rows in self._step.groups.items():
             if name in alive:
                 torch.mul(reward[name], rows.alive, out=rows.reward)
@@ -254,7 +273,7 @@ class TensorVectorEnv(VectorEnv):
 
     def _write(self, observation: ByGroup, alive: ByGroup) -> None:
         """Writes what describes the current time step."""
-        acting, mask = self.rules.acting(self.state), self.rules.action_mask(self.state)
+        acting, mask = self._acting(self.state), self.rules.action_mask(self.state)
         check_masks(self.spec, self._mask_shapes, mask)
         self._idle = {*alive, *acting}
         for name, rows in self._step.groups.items():
@@ -268,7 +287,7 @@ class TensorVectorEnv(VectorEnv):
 
     def _write_final_masks(self, state: State) -> None:
         """Writes what the agents could choose at the end. Agents that would wait may choose anything."""
-        acting, mask = self.rules.acting(state), self.rules.action_mask(state)
+        acting, mask = self._acting(state), self.rules.action_mask(state)
         for name, rows in self._step.groups.items():
             if rows.final_action_mask is not None:
                 rows.final_action_mask.copy_(mask[name] | ~acting[name][..., None] if name in acting else mask[name])

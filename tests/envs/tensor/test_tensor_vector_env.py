@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 
@@ -192,6 +193,46 @@ def test_what_rules_return_must_be_tensors(source: str, kind: Any, monkeypatch: 
     monkeypatch.setattr(Phases, source, lambda self, state: {"agent": kind(of_phases(self, state)["agent"])})
     with pytest.raises(EnvError, match=rf"{source} of group 'agent' must be a tensor; got (list|ndarray)"):
         Phases().build(2).reset(0)
+
+
+@pytest.mark.parametrize("source", ["alive", "acting"])
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (None, r"must return tensors by group, \{\} for all agents; got NoneType"),
+        ({"agents": torch.ones(2, 2, dtype=torch.bool)}, r"returned group 'agents'; the groups are \['agent'\]"),
+        (
+            {"agent": torch.ones(2, dtype=torch.bool)},
+            r"of group 'agent' must be .* \[2, 2\]: env, agent; got \[2\] bool",
+        ),
+        ({"agent": torch.ones(2, 2)}, r".* must be a bool tensor of the shape \[2, 2\].*; got \[2, 2\] float32 on cpu"),
+        ({"agent": np.ones((2, 2), bool)}, ".* must be a bool tensor .*; got ndarray"),
+    ],
+)
+def test_who_lives_and_who_acts_are_flags_by_group(
+    source: str, flags: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Phases, source, lambda self, state: flags)
+    monkeypatch.setattr(Phases, "action_mask", lambda self, state: {"agent": torch.ones(2, 2, 2, dtype=torch.bool)})
+    with pytest.raises(EnvError, match=f"test/phases: {source} {message}"):
+        Phases().build(2).reset(0)
+
+
+@pytest.mark.parametrize(
+    ("terminated", "got"),
+    [
+        (torch.ones(2, 2, dtype=torch.bool), r"\[2, 2\] bool on cpu"),
+        (torch.ones(2), r"\[2\] float32 on cpu"),
+        (np.ones(2, bool), "ndarray"),
+        (False, "bool"),
+    ],
+)
+def test_what_terminates_is_a_flag_by_env(terminated: Any, got: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Phases, "terminated", lambda self, state: terminated)
+    env = Phases().build(2)
+    env.reset(0)
+    with pytest.raises(EnvError, match=rf"terminated must return a bool tensor of the shape \[2\].*; got {got}$"):
+        env.step({"agent": torch.zeros(2, 2, dtype=torch.int64)})
 
 
 @pytest.mark.parametrize("by_mask", [False, True])
