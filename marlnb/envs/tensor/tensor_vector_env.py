@@ -166,7 +166,13 @@ class TensorVectorEnv(VectorEnv):
             # by mask, `_keep` copies them; else they become the state itself, which must not be the fixed start
             return {k: value if self.restarts_by_mask else value.clone() for k, value in self._fixed_start.items()}
         draw = Draws(self._step.episode_seed)
-        state = {**self.rules.start(draw), TIME: torch.zeros_like(self._episode)}
+        start = self.rules.start(draw)
+        if TIME in start:
+            raise EnvError(
+                f"{self.spec.name}: start returned state[{TIME!r}], which is the number of steps of the episode and "
+                "counted by marlnb; choose another name"
+            )
+        state = {**start, TIME: torch.zeros_like(self._episode)}
         check_state(self.spec, "start", state, self.state or state, self.n_envs)
         if self.rules.fixed_start:
             self._fixed_start = {name: value.clone() for name, value in state.items()}

@@ -137,6 +137,13 @@ def test_a_game_without_a_name_is_an_error() -> None:
         Nameless()
 
 
+def test_a_time_of_its_own_in_the_state_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The count of steps would replace it."""
+    monkeypatch.setattr(Alternating, "start", lambda self, draw: {"time": torch.full((draw.n_envs,), 1.5)})
+    with pytest.raises(EnvError, match=r"start returned state\['time'\], which is the number of steps of the episode"):
+        Alternating().build(2).reset(0)
+
+
 class Unmasked(Phases):
     """Its group has no action mask."""
 
