@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -208,7 +209,9 @@ class VectorEnv(ABC):
 
 
 def check_n_envs(name: str, n_envs: int) -> None:
-    """Raises EnvBuildError unless there is at least one environment."""
+    """Raises EnvBuildError unless it is a whole number and at least 1."""
+    if isinstance(n_envs, bool) or not isinstance(n_envs, Integral):
+        raise EnvBuildError(f"{name} needs a whole number of envs; got n_envs={n_envs!r}")
     if n_envs < 1:
         raise EnvBuildError(f"{name} needs at least one env; got n_envs={n_envs}")
 

@@ -29,6 +29,13 @@ def test_names_and_functions(env: Any, n_envs: int | None, options: dict[str, An
         assert (envs.spec.name, envs.n_envs, len(envs.spec.agents)) == (name, n_envs or 1, agents)
 
 
+@pytest.mark.parametrize("name", ["mpe/simple_spread", "tictactoe", "tree/kuhn_poker"])
+@pytest.mark.parametrize("n_envs", [2.5, "2", True])
+def test_a_number_of_envs_is_whole(name: str, n_envs: Any) -> None:
+    with pytest.raises(EnvBuildError, match=f"{name} needs a whole number of envs; got n_envs={n_envs!r}"):
+        mnb.vector_env(name, n_envs)
+
+
 def test_a_configuration_keeps_its_options() -> None:
     config = ENVIRONMENTS.get("mpe/simple_spread")(N=4)  # type: ignore[call-arg]
     with mnb.vector_env(config, 2, max_cycles=7) as envs:
