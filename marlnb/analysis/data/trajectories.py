@@ -121,12 +121,15 @@ def roll_out(
 ) -> Trajectories:
     """Plays one episode in each environment, or in the first `episodes` of them.
 
-    The noise of sampled actions depends on (seed, episode, step) alone: it is the same in every call with as many
-    environments. `override_action` replaces chosen actions, and `seeds` states the episodes' seeds, as in `play`.
-    `label_functions` are more labels by name, as `record` takes them.
+    The noise of sampled actions depends on (seed, group, episode, step) alone, whatever the other groups draw: it is
+    the same in every call with as many environments. `override_action` replaces chosen actions, and `seeds` states the
+    episodes' seeds, as in `play`. `label_functions` are more labels by name, as `record` takes them.
     """
     device = device_of(*policies.values(), default=env.device)
-    generator = torch.Generator(device=device).manual_seed(derive_seed(seed, "actions", first))
+    generators = {
+        group: torch.Generator(device=device).manual_seed(derive_seed(seed, "actions", group, first))
+        for group in policies
+    }
     recorder = _TrajectoryRecorder(labels, label_functions or {})
     with edited(policies, edits), ExitStack() as stack:
         if sites:
@@ -138,7 +141,7 @@ def roll_out(
             seed=seed,
             first=first,
             explore=explore,
-            generator=generator,
+            generator=generators,
             callback=recorder,
             override_action=override_action,
             seeds=seeds,

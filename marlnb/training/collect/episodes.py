@@ -172,7 +172,7 @@ def play(
     episodes: int,
     seed: int,
     explore: bool,
-    generator: torch.Generator | None = None,
+    generator: torch.Generator | Mapping[str, torch.Generator] | None = None,
     callback: RolloutCallback | None = None,
     override_action: OverrideAction | None = None,
     first: int = 0,
@@ -187,7 +187,7 @@ def play(
             episode, and continues afterwards as if nothing had been played.
         seed: episode k has the seed `(seed + k) mod 2**31`.
         explore: sample actions; otherwise take the most likely.
-        generator: of sampled actions, on the policies' device.
+        generator: of sampled actions, on the policies' device; one for all groups, or by group.
         callback: called around every step.
         override_action: given the time step, returns actions by group that are taken instead of the policy's. Groups
             that it leaves out keep theirs. Callbacks see the actions that are taken.
@@ -203,7 +203,8 @@ def play(
     if set(env.spec.group_names) != set(policies):
         raise ConfigError(f"policies are for {sorted(policies)}; expected the groups {list(env.spec.group_names)}")
     tally = _EpisodeTally(env, episodes, first)
-    actors = {name: _Actor(policies[name], env, explore, generator) for name in env.spec.group_names}
+    generators = generator if isinstance(generator, Mapping) else dict.fromkeys(policies, generator)
+    actors = {name: _Actor(policies[name], env, explore, generators[name]) for name in env.spec.group_names}
     members = list(policies.values())
     with eval_mode(members), new_noise(members), torch.no_grad(), torch_threads(1):  # a step is too small for threads
         step = env.reset(seed + first) if seeds is None else env.reset_each(seeds)

@@ -28,8 +28,10 @@ from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.models.policies.distributions import Categorical, Gaussian, MultiDiscrete
 from marlnb.models.policies.q_policy import QPolicy
+from marlnb.models.policies.scripted import RandomPolicy
 from marlnb.recording.capture.recorder import record
 from marlnb.specs import ActionSpec, EnvSpec, GroupSpec, ObservationSpec
+from marlnb.training.policies.agents import Agents
 from marlnb.training.policies.evaluation import evaluate
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.saved_edits import list_edits, load_edits, save_edits
@@ -196,6 +198,15 @@ def test_strengths_and_partners(talkers: Run) -> None:
             intervene(talkers, Noise("speaker/actor/head"), strengths=wrong)  # type: ignore[arg-type]
     with pytest.raises(SiteError):
         intervene(talkers, Scale("listener/actor/hiden_1"), episodes=2)
+
+
+def test_a_partner_that_draws_other_numbers_leaves_the_noise_of_other_groups(lives: Run) -> None:
+    """Nothing in this environment depends on actions, and group b acts after group a."""
+    groups = lives.spec.groups
+    partner = Agents({group.name: RandomPolicy(group) for group in groups}, lives.experiment.env, lives.path)
+    result = intervene(lives, partners={"a": partner}, explore=True, episodes=8)
+    assert result.of("changed_total", "a_0").low > 0
+    assert result.of("changed_total", "b_0").difference == 0
 
 
 @pytest.mark.parametrize("edit", [Scale("listener/actor/hidden_1"), Clamp("listener/actor/hidden_1")])
