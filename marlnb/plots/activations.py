@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from marlnb.errors import ShapeError
-from marlnb.plots.canvas import SEQUENTIAL, axes, finish, label_colour_bar
+from marlnb.plots.canvas import MISSING, SEQUENTIAL, axes, finish, label_colour_bar
 
 MAX_FRAME_INCHES = 2.6  # longest side of a frame in a filmstrip
 MIN_STRIP_INCHES = 2.1
@@ -28,7 +29,7 @@ def activation_map(
     bound: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """One agent's units over one episode, one row per unit.
+    """One agent's units over one episode, one row per unit; cells that are NaN or infinite are grey.
 
     Args:
         activations: `[time, unit]`.
@@ -41,12 +42,14 @@ def activation_map(
     if x.ndim != 2:
         raise ShapeError(f"activations must be [time, unit]; got the shape {list(x.shape)}")
     ax = axes(ax, height=4.2)
-    top = float(np.abs(x).max(initial=0)) if bound is None else bound
-    low = 0.0 if bound is None and x.min(initial=0) >= 0 else -top
+    finite = x[np.isfinite(x)]
+    top = float(np.abs(finite).max(initial=0)) if bound is None else bound
+    low = 0.0 if bound is None and finite.min(initial=0) >= 0 else -top
     ordered = x[:, similar_order(x)] if order == "similarity" else x
     edges = (-0.5, x.shape[0] - 0.5, x.shape[1] - 0.5, -0.5)
+    cmap = colormaps[SEQUENTIAL].with_extremes(bad=MISSING)
     image = ax.imshow(
-        ordered.T, aspect="auto", cmap=SEQUENTIAL, vmin=low, vmax=top or 1.0, interpolation="nearest", extent=edges
+        ordered.T, aspect="auto", cmap=cmap, vmin=low, vmax=top or 1.0, interpolation="nearest", extent=edges
     )
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
     label_colour_bar(bar, "activation")
@@ -61,11 +64,12 @@ def similar_order(x: np.ndarray) -> np.ndarray:
     """Sorts units by their angle in the plane of the first two principal components: neighbours have similar courses.
 
     Args:
-        x: `[time, unit]`.
+        x: `[time, unit]`; what is NaN or infinite counts as the unit's mean.
     Returns:
         Indices of units `[unit]`.
     """
-    centred = x - x.mean(axis=0)
+    known = np.ma.masked_invalid(x)
+    centred = (known - known.mean(axis=0)).filled(0.0)
     scale = np.linalg.norm(centred, axis=0)
     _, _, directions = np.linalg.svd(centred / np.where(scale > 0, scale, 1.0), full_matrices=False)
     if len(directions) < 2:

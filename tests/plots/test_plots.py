@@ -274,6 +274,26 @@ def test_units_with_similar_courses_are_neighbours() -> None:
         plots.activation_map(units[0], agent="listener_0")
 
 
+def test_activations_that_are_not_finite_are_grey_and_change_neither_colours_nor_order() -> None:
+    t = np.linspace(0, 6, 40)
+    units = np.stack([np.sin(t), np.cos(t), np.sin(t) + 0.01 * t, np.cos(t) - 0.01 * t, np.full(40, np.nan)], axis=1)
+    units[3], units[4, 0] = np.nan, -np.inf
+    order = similar_order(units).tolist()
+    assert sorted(order) == list(range(5))
+    shown = [unit for unit in order if unit != 4]
+    assert {abs(shown.index(0) - shown.index(2)), abs(shown.index(1) - shown.index(3))} == {1}
+    ax = plots.activation_map(units, agent="agent_0", order="index")
+    largest = np.abs(units[np.isfinite(units)]).max()
+    assert ax.images[0].get_clim() == pytest.approx((-largest, largest))
+    canvas = FigureCanvasAgg(ax.figure)
+    canvas.draw()
+    pixels = np.asarray(canvas.buffer_rgba())
+    for step, unit in ((3, 1), (4, 0), (20, 4)):
+        x, y = ax.transData.transform((step, unit)).round().astype(int)
+        assert pixels[len(pixels) - y, x, :3].tolist() == [0xE8] * 3
+    texts(plots.activation_map(np.full((4, 3), np.nan), agent="agent_0"))
+
+
 def test_frames_are_in_order() -> None:
     frames = np.zeros((9, 6, 4, 3), np.uint8) + np.arange(9, dtype=np.uint8)[:, None, None, None]
     ax = plots.filmstrip(frames, n=3)
