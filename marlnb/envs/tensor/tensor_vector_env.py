@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from marlnb.envs.device import check_device
+from marlnb.envs.picture import checked_picture
 from marlnb.envs.tensor.memory import bytes_per_env, check_memory
 from marlnb.envs.tensor.philox import Draws
 from marlnb.envs.tensor.rules import TIME, ByGroup, Rules, State
@@ -23,7 +24,6 @@ from marlnb.envs.tensor.shapes import (
     check_terminated,
 )
 from marlnb.envs.vector import Step, VectorEnv, allocate_step, check_n_envs, episode_seeds, seed_bases
-from marlnb.envs.workers.picture import checked_picture
 from marlnb.errors import EnvError
 
 

@@ -14,10 +14,10 @@ from torchrl.envs import EnvBase
 
 from marlnb.envs.action_validation import ActionValidator
 from marlnb.envs.constructor_errors import construct
+from marlnb.envs.picture import checked_picture
 from marlnb.envs.rng_streams import RngStreams
 from marlnb.envs.torchrl.layout import PLAYER, GroupLayout, Layout, layout_of
 from marlnb.envs.vector import GroupStep, Step, VectorEnv, allocate_step, check_n_envs, episode_seeds
-from marlnb.envs.workers.picture import checked_picture
 from marlnb.errors import EnvBuildError, EnvError
 from marlnb.specs import SEED_SPAN
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from marlnb.envs.picture import checked_picture
 from marlnb.envs.workers.api import StepResult, check_reset, check_step, find_violation
 from marlnb.envs.workers.fast_parallel import FastParallel, fast_parallel
 from marlnb.envs.workers.labels import LabelRows
 from marlnb.envs.workers.memory import Arrays
-from marlnb.envs.workers.picture import checked_picture
 from marlnb.envs.workers.randomness import CopiedGenerator, EnvGenerators, SeededSpaces
 from marlnb.envs.workers.rows import GroupRows
 from marlnb.envs.workers.source import EnvSource, codecs_of, describe
