@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from marlnb.errors import ShapeError
-from marlnb.plots.canvas import MISSING, SEQUENTIAL, axes, finish, label_colour_bar
+from marlnb.plots.canvas import MISSING, SEQUENTIAL, axes, count_in_whole_numbers, finish, label_colour_bar
 
 MAX_FRAME_INCHES = 2.6  # longest side of a frame in a filmstrip
 MIN_STRIP_INCHES = 2.1
@@ -54,6 +54,7 @@ def activation_map(
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
     label_colour_bar(bar, "activation")
     bar.outline.set_visible(False)  # type: ignore[operator]
+    count_in_whole_numbers(ax.xaxis, ax.yaxis)
     if order == "similarity":  # rows are not unit numbers
         ax.set_yticks([])
     name = f"{x.shape[1]} units, similar ones together" if order == "similarity" else "unit"

@@ -93,7 +93,14 @@ def panels(n: int, *, width: float = 6.4, height: float = 3.4) -> list[Axes]:
 def count_in_whole_numbers(*axis: Axis) -> None:
     """Puts ticks at whole numbers only: there is no half of an episode, of a step or of a feature."""
     for each in axis:
-        each.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
+        each.set_major_locator(_WholeNumbers("auto", integer=True, steps=[1, 2, 5, 10]))
+
+
+class _WholeNumbers(MaxNLocator):
+    """Where fewer than two whole numbers fit, as for a single step, matplotlib's ticks are fractions."""
+
+    def tick_values(self, vmin: float, vmax: float) -> np.ndarray:  # type: ignore[override]
+        return np.unique(np.round(super().tick_values(vmin, vmax)))
 
 
 def agent_colour(agent: str, agents: Sequence[str]) -> str:

@@ -294,6 +294,14 @@ def test_activations_that_are_not_finite_are_grey_and_change_neither_colours_nor
     texts(plots.activation_map(np.full((4, 3), np.nan), agent="agent_0"))
 
 
+def test_an_axis_of_a_single_step_has_one_whole_number() -> None:
+    over, units = plots.decoding_over_time(Decoding((Score(t=0),))), np.ones((1, 1))
+    of_unit = plots.activation_map(units, agent="agent_0", order="index")
+    for axis in (over.xaxis, of_unit.xaxis, of_unit.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        assert [tick for tick in axis.get_majorticklocs() if low <= tick <= high] == [0]
+
+
 def test_frames_are_in_order() -> None:
     frames = np.zeros((9, 6, 4, 3), np.uint8) + np.arange(9, dtype=np.uint8)[:, None, None, None]
     ax = plots.filmstrip(frames, n=3)
