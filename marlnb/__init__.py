@@ -182,6 +182,12 @@ def _winner_experiment(experiment: Any, spec: Any, state: Any) -> Any:
     return winner_experiment(experiment, spec, state)
 
 
+def _winner_networks(state: Any) -> Any:
+    from marlnb.populations.training.evolution.evolving_member import winner_networks
+
+    return winner_networks(state)
+
+
 def _open_league(run: Any) -> Any:
     from marlnb.populations.run_league import RunLeague
 
@@ -196,5 +202,7 @@ def _open_population(run: Any) -> Any:
 
 # Training runs, a lower layer, can then train and open leagues and populations.
 register_populations(
-    PopulationSupport(_population_loop, _league_learners, _winner_experiment, _open_league, _open_population)
+    PopulationSupport(
+        _population_loop, _league_learners, _winner_experiment, _winner_networks, _open_league, _open_population
+    )
 )

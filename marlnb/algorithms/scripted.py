@@ -12,18 +12,14 @@ from marlnb.algorithms.rollout import Rollout
 from marlnb.config import LEARNERS, AlgorithmConfig, LearnerContext
 from marlnb.errors import ConfigError
 from marlnb.models.policies.policy import Policy, device_of, policies_within
-from marlnb.models.policies.scripted import FunctionPolicy, NoOpPolicy, RandomPolicy
+from marlnb.models.policies.scripted import FrozenPolicy, FunctionPolicy, NoOpPolicy, RandomPolicy
 from marlnb.plugins.import_paths import is_import_path, load_object
 
 FUNCTION_ARGUMENTS = ("observation", "action_mask", "group", "generator")
 
 
 class FixedPolicyLearner(Learner):
-    """Holds a policy and does not change it.
-
-    Its state is the policy's, so a resumed run plays against the same opponent, whatever has happened to the run that
-    trained it. Correlated exploration noise continues where it was.
-    """
+    """Holds a policy and does not change it. Correlated exploration noise continues where it was."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy, self.group = policy, policy.group
@@ -42,6 +38,37 @@ class FixedPolicyLearner(Learner):
         for name, policy in policies_within(self.policy).items():
             noise = state.get("noise_states", {}).get(name)
             policy.noise_state = None if noise is None else noise.to(device_of(policy))
+
+
+class FrozenLearner(FixedPolicyLearner):
+    """Holds a policy that another run has trained.
+
+    Its state has the weights and describes their networks. So a run that has a checkpoint plays against the same
+    opponent, and needs no checkpoint of the other run any more.
+
+    Args:
+        policy: what the agents act with.
+        networks: what a checkpoint of the other run says about its networks; empty unless that is a population.
+        build: the learner that trained it, with such networks and any weights.
+    """
+
+    policy: FrozenPolicy
+
+    def __init__(
+        self, policy: FrozenPolicy, networks: Mapping[str, Any], build: Callable[[Mapping[str, Any]], Learner]
+    ) -> None:
+        super().__init__(policy)
+        self._networks, self._build = networks, build
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "networks": self._networks}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        networks = state.get("networks", self._networks)  # checkpoints of earlier versions have none
+        if networks != self._networks:
+            self.policy.hold(self._build(networks).policy)
+            self._networks = networks
+        super().load_state_dict(state)
 
 
 @LEARNERS.register(RandomConfig)

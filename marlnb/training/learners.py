@@ -14,7 +14,7 @@ import torch
 from marlnb.algorithms.configs.off_policy import QActorCriticConfig
 from marlnb.algorithms.configs.scripted import FrozenConfig
 from marlnb.algorithms.learner import Learner
-from marlnb.algorithms.scripted import FixedPolicyLearner
+from marlnb.algorithms.scripted import FrozenLearner
 from marlnb.config import LearnerContext
 from marlnb.errors import CheckpointError, ConfigError, RunError, unknown
 from marlnb.experiment import Experiment
@@ -35,6 +35,9 @@ STATE_ERRORS = (RuntimeError, KeyError, ValueError, TypeError, AttributeError)
 
 def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = None) -> dict[str, Learner]:
     """A Learner for each group of `spec`. torch's global generator is left as it was.
+
+    A frozen group has its weights unless the other run's checkpoint cannot be read: then they must be loaded before it
+    acts (`Policy.check_weights`).
 
     Raises:
         ConfigError: a group or an agent that the environment does not have, or a combination that cannot learn.
@@ -65,6 +68,11 @@ def checkpoint_experiment(experiment: Experiment, spec: EnvSpec, state: Mapping[
     return population_support().winner_experiment(experiment, spec, state)
 
 
+def checkpoint_networks(experiment: Experiment, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a checkpoint's state that `checkpoint_experiment` reads; empty unless it is of a population."""
+    return {} if experiment.evolution is None else population_support().winner_networks(state)
+
+
 def build_learner(
     experiment: Experiment, spec: EnvSpec, group: GroupSpec, device: str | None = None, *, in_league: bool = False
 ) -> Learner:
@@ -77,7 +85,7 @@ def build_learner(
     device, algorithm = device or experiment.device, experiment.algorithm_of(group.name)
     read = replace(spec, groups=(group,)) if in_league and isinstance(algorithm, QActorCriticConfig) else spec
     if isinstance(algorithm, FrozenConfig):
-        return FixedPolicyLearner(frozen_policy(algorithm, group, spec, device))
+        return frozen_learner(algorithm, group, spec, device)
     actor = by_agent(group, experiment.actor_of(group.name), experiment.models)
     critic = by_agent(group, experiment.critic_of(group.name), experiment.critics)
     context = LearnerContext(group, read, actor, critic, experiment.n_envs, experiment.rollout_steps, device)
@@ -98,15 +106,45 @@ def build_learner(
     return learner
 
 
-def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device: str) -> FrozenPolicy:
-    """The policy that `config.run` trained for a group, as it acts for `group` of `spec`.
+def frozen_learner(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device: str) -> FrozenLearner:
+    """The learner of a frozen group, with the policy that `config.run` trained, as it acts for `group` of `spec`.
+
+    Without a checkpoint of that run, the policy has its networks, but no weights until a state is loaded.
 
     Raises:
         RunError: there is no such run.
-        CheckpointError: there is no such checkpoint, or it is damaged.
+        CheckpointError: the checkpoint does not fit its own run.
         ConfigError: the run has no such group, other spaces or agents, or its policy has no network or is itself.
     """
     where = f"frozen for group {group.name!r} of {spec.name}"
+    run, trained = _frozen_group(config, group, spec, where)
+    experiment = run.experiment.loaded(env=False)
+
+    def build(networks: Mapping[str, Any]) -> Learner:
+        own = checkpoint_experiment(experiment, run.spec, networks) if networks else experiment
+        with _freezing(run.path, trained.name, where):
+            learner = build_learner(own, run.spec, trained, device)
+        if not isinstance(learner.policy, ActorPolicy):
+            acts_by = f"acts by {own.algorithm_of(trained.name).name!r}, which has no network"
+            raise ConfigError(f"{where}: group {trained.name!r} of {run.shown_path} {acts_by}")
+        return learner
+
+    try:
+        checkpoint = run.checkpoint(config.checkpoint)
+        whole = checkpoint.load()
+        networks = checkpoint_networks(experiment, whole)
+    except CheckpointError as error:
+        return FrozenLearner(FrozenPolicy(group, build({}).policy, missing=str(error)), {}, build)
+    learner = build(networks)
+    try:
+        learner.load_state_dict(whole["learners"].get(trained.name, {}))
+    except STATE_ERRORS as error:
+        raise CheckpointError(f"{where}: {checkpoint.path} does not fit its own run: {error!r}") from error
+    return FrozenLearner(FrozenPolicy(group, learner.policy), networks, build)
+
+
+def _frozen_group(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, where: str) -> tuple[RunFolder, GroupSpec]:
+    """The run that a group is frozen from, and the group there. Raises as `frozen_learner`."""
     if not config.run:
         raise ConfigError(f"{where}: it needs a run, such as algorithms.{group.name}.run=runs/other")
     try:
@@ -120,22 +158,7 @@ def frozen_policy(config: FrozenConfig, group: GroupSpec, spec: EnvSpec, device:
         check_group_fit(trained, run.spec.name, group, spec.name)
     except ConfigError as error:
         raise ConfigError(f"{where}: {run.shown_path} does not fit: {error}") from error
-    checkpoint = run.checkpoint(config.checkpoint)
-    whole = checkpoint.load()
-    experiment = checkpoint_experiment(run.experiment.loaded(env=False), run.spec, whole)
-    with _freezing(run.path, trained.name, where):
-        learner = build_learner(experiment, run.spec, trained, device)
-    state = whole["learners"].get(trained.name, {})
-    try:
-        learner.load_state_dict(state)
-    except STATE_ERRORS as error:
-        raise CheckpointError(f"{where}: {checkpoint.path} does not fit its own run: {error!r}") from error
-    if not isinstance(learner.policy, ActorPolicy):
-        theirs = run.experiment.algorithm_of(trained.name).name
-        raise ConfigError(
-            f"{where}: group {trained.name!r} of {run.shown_path} acts by {theirs!r}, which has no network"
-        )
-    return FrozenPolicy(group, learner.policy)
+    return run, trained
 
 
 @contextmanager

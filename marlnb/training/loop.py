@@ -172,7 +172,13 @@ class Loop:
                 print_notice(not_captured(what, problem))
 
     def begin(self, iteration: int) -> None:
-        """Resets every environment, with a seed that depends on the experiment and the iteration only."""
+        """Resets every environment, with a seed that depends on the experiment and the iteration only.
+
+        Raises:
+            CheckpointError: the weights of a frozen group cannot be read.
+        """
+        for policy in self.policies.values():
+            policy.check_weights()
         self._forget_captured()
         self._iteration = iteration
         self.episodes.reset()

@@ -24,6 +24,7 @@ class PopulationSupport(NamedTuple):
             the run's folder.
         learners_experiment: the experiment of the learners that a league's checkpoint has by group of agents.
         winner_experiment: that of a population's checkpoint: of an experiment, the environment's spec and the state.
+        winner_networks: the part of a population's state that `winner_experiment` reads.
         open_league: the league of a run, as `run.league` gives it.
         open_population: the population of a run, as `run.population` gives it.
     """
@@ -31,6 +32,7 @@ class PopulationSupport(NamedTuple):
     build_loop: Callable[[Experiment, VectorEnv, torch.device, Path], Any]
     learners_experiment: Callable[[Experiment, EnvSpec], Experiment]
     winner_experiment: Callable[[Experiment, EnvSpec, Mapping[str, Any]], Experiment]
+    winner_networks: Callable[[Mapping[str, Any]], dict[str, Any]]
     open_league: Callable[[RunFolder], Any]
     open_population: Callable[[RunFolder], Any]
 

@@ -14,10 +14,11 @@ import marlnb
 from marlnb.algorithms.configs.scripted import FrozenConfig
 from marlnb.algorithms.scripted import import_function
 from marlnb.config import LearnerContext
-from marlnb.errors import ConfigError, RunError, ShapeError
+from marlnb.errors import CheckpointError, ConfigError, RunError, ShapeError
 from marlnb.experiment import Experiment
 from marlnb.models.policies.scripted import FunctionPolicy, NoOpPolicy
 from marlnb.specs import ActionSpec, GroupSpec, ObservationSpec
+from marlnb.training.learners import build_learners
 from marlnb.training.runs.run import Run
 from marlnb.training.train import resume, train
 from marlnb.training.trainer import Trainer
@@ -165,6 +166,51 @@ def test_a_run_resumes_against_its_first_opponent(tmp_path: Path) -> None:
     resume(run, frames=128, progress=False)
     held = run.policies()["agent"].state_dict()
     assert torch.equal(held["actor.network.head.bias"], opponent["actor.network.head.bias"])
+
+
+def test_a_run_needs_no_checkpoint_of_the_other_run_once_it_has_its_own(tmp_path: Path) -> None:
+    source = train(Experiment.compose(*TAG), tmp_path / "source", progress=False)
+    frozen = ("algorithms.agent=frozen", f"algorithms.agent.run={source.path}", "algorithms.agent.checkpoint=3")
+    experiment = Experiment.compose(*TAG, *frozen, "seed=7")
+    run = train(experiment, tmp_path / "r", progress=False)
+    weights = run.policies()["agent"].state_dict()
+    resume(source, frames=256, progress=False)
+    assert [each.iteration for each in source.checkpoints if each.iteration <= 3] == []
+    assert marlnb.evaluate(run, episodes=2).episodes == 2
+    shutil.rmtree(source.path / "checkpoints")
+    assert resume(run, frames=128, progress=False).status()["state"] == "complete"
+    assert all(torch.equal(value, weights[name]) for name, value in run.policies()["agent"].state_dict().items())
+    with pytest.raises(CheckpointError, match="no checkpoint 3 in"):
+        train(experiment, tmp_path / "new", progress=False)
+    assert not (tmp_path / "new").exists()
+    untrained = build_learners(experiment, run.spec)["agent"].policy
+    with pytest.raises(CheckpointError, match="no checkpoint 3 in"):
+        untrained.act(torch.zeros(1, 1, *untrained.group.observation.shape))
+
+
+def test_a_run_keeps_the_networks_of_a_populations_winner(tmp_path: Path) -> None:
+    """They grow in every generation, and checkpoints of the other run have only the last ones."""
+    evolves = ("evolution=tournament", "evolution.population=2", "evolution.elites=0", "evolution.generation_frames=32")
+    kinds = ("evolution.probability.none=0", "evolution.probability.hyperparameters=0", "evolution.probability.width=1")
+    words = (*TAG, "target_group=agent", "evaluation_episodes=1", "tuned=false", "frames=200", "checkpoint_every=50")
+    source = train(Experiment.compose(*words, *evolves, *kinds), tmp_path / "source", progress=False)
+    frozen = ("algorithms.agent=frozen", f"algorithms.agent.run={source.path}")
+    evolving = ("target_group=adversary", *evolves)
+    runs = [
+        train(Experiment.compose(*words, *frozen, *more), tmp_path / str(len(more)), progress=False)
+        for more in ((), evolving)
+    ]
+    first = runs[0].policies()["agent"].state_dict()
+    resume(source, frames=500, progress=False)
+    assert _size(source) > _size(runs[0])
+    shutil.rmtree(source.path / "checkpoints")
+    for run in runs:
+        resume(run, frames=300, progress=False)
+        assert all(torch.equal(value, first[name]) for name, value in run.policies()["agent"].state_dict().items())
+
+
+def _size(run: Run) -> int:
+    return sum(value.numel() for value in run.policies()["agent"].parameters())
 
 
 @pytest.mark.parametrize(

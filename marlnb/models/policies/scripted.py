@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from marlnb.errors import ConfigError, MarlnbError, ShapeError
+from marlnb.errors import CheckpointError, ConfigError, MarlnbError, ShapeError
 from marlnb.models.policies.actor import ActorPolicy
 from marlnb.models.policies.policy import ActContext, ActorOutput, Policy
 from marlnb.plugins import user_code
@@ -115,20 +115,41 @@ class FrozenPolicy(ActorPolicy):
     """The actor of a policy trained elsewhere, perhaps under another group's name. It does not learn.
 
     Its critic is dropped: it may read groups that do not exist here.
+
+    Args:
+        group: whose agents act.
+        policy: the one that was trained, with an actor.
+        missing: why it does not have its weights yet; empty if it has them.
     """
 
-    def __init__(self, group: GroupSpec, policy: ActorPolicy) -> None:
+    def __init__(self, group: GroupSpec, policy: Policy, missing: str = "") -> None:
         super().__init__()
-        self.group = group
+        self.group, self.missing = group, missing
+        self.hold(policy)
+        self.register_load_state_dict_post_hook(_has_weights)
+
+    def hold(self, policy: Policy) -> None:
+        """Acts by a policy from now on."""
+        assert isinstance(policy, ActorPolicy)
         self.trained = policy.requires_grad_(False)
         self.actor = policy.actor
         self.greedy, self.recurrent_shape = policy.greedy, policy.recurrent_shape
 
+    def check_weights(self) -> None:
+        if self.missing:
+            raise CheckpointError(self.missing)
+
     def choose(self, observation: Tensor, context: ActContext) -> ActorOutput:
+        self.check_weights()
         return self.trained.choose(observation, context)._replace(extras={})
 
     def begin_episodes(self, done: Tensor) -> None:
         self.trained.begin_episodes(done)
+
+
+def _has_weights(policy: FrozenPolicy, incompatible: object) -> None:
+    """Called when weights are loaded into a policy."""
+    policy.missing = ""
 
 
 def _certain(action: Tensor, shape: tuple[int, ...]) -> ActorOutput:

@@ -67,10 +67,15 @@ def incompatible_models(group: GroupSpec, algorithm: AlgorithmConfig) -> dict[st
 
 
 def build_networks(experiment: Experiment, spec: EnvSpec) -> list[NetworkSummary]:
-    """Builds the networks of each group and counts their parameters. Raises as `build_learners`."""
+    """Builds the networks of each group and counts their parameters.
+
+    Raises:
+        CheckpointError: the weights of a frozen group cannot be read. Others as `build_learners`.
+    """
     summaries = []
     for name, learner in build_learners(experiment, spec, "cpu").items():
         policy = learner.policy
+        policy.check_weights()
         counts: dict[str, int] = {}
         for path, parameter in policy.named_parameters():
             part = path.split(".")[0]

@@ -142,6 +142,21 @@ def member_experiment(experiment: Experiment, member: int, generation: int) -> E
     return replace(experiment.limited_by_frames(), evolution=None, seed=seed)
 
 
+def winner_networks(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a population's state that `winner_experiment` reads: of the fittest member, without its loop.
+
+    Raises:
+        CheckpointError: as `winner_experiment`.
+    """
+    try:
+        population = state["population"]
+        saved = population["members"][population["best"]]
+        row = {name: saved["row"][name] for name in ("member", "options")}
+        return {"population": {"best": 0, "members": [{"born": saved["born"], "row": row}]}}
+    except (KeyError, TypeError, IndexError) as error:
+        raise CheckpointError(f"the checkpoint is not one of a population: {error!r}") from error
+
+
 def winner_experiment(experiment: Experiment, spec: EnvSpec, state: Mapping[str, Any]) -> Experiment:
     """The experiment of the fittest member in the state of a population's checkpoint.
 

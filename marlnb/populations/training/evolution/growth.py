@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from marlnb.algorithms.gradients.adam import PartAdam
 from marlnb.algorithms.learner import Learner, weights_of
 from marlnb.algorithms.off_policy import OffPolicyLearner
+from marlnb.algorithms.scripted import FixedPolicyLearner
 from marlnb.errors import ConfigError
 from marlnb.models.networks.network import Network
 
@@ -33,6 +34,8 @@ def grown_state(parent: Learner, child: Learner, state: Mapping[str, Any]) -> di
         ConfigError: the learner is of a kind whose state is not known, or a network of the child is smaller.
     """
     grown, weights = dict(state), weights_of(child.policy)
+    if isinstance(child, FixedPolicyLearner):  # its networks are those of its state
+        return grown
     if {name: value.shape for name, value in state["policy"].items()} == {n: w.shape for n, w in weights.items()}:
         return grown
     grown["policy"] = _grown(state["policy"], weights)
