@@ -59,14 +59,23 @@ class Offspring:
         self._joined, self._replay = joined, replay
 
     def founder(self, place: int) -> Member:
-        """A member of the first generation."""
+        """A member of the first generation.
+
+        Raises:
+            ConfigError: its options do not fit; the message says which were drawn, and what limits them.
+        """
         experiment = member_experiment(self.experiment, place, 0)
-        options = options_of(experiment, self._targets)
-        if self.config.founders == "drawn" and place:
-            rng = generator(self.experiment.seed, "founder", str(place), 0)
-            options = {target.path: draw(rng, target, experiment) for target in self._targets}
-            experiment = with_options(experiment, self._targets, options)
-        row = Lineage(0, place, None, FOUNDER, seed=experiment.seed, options=options)
+        if self.config.founders != "drawn" or place == 0 or not self._targets:
+            return self._founded(experiment, place)
+        rng = generator(self.experiment.seed, "founder", str(place), 0)
+        options = {target.path: draw(rng, target, experiment) for target in self._targets}
+        try:
+            return self._founded(with_options(experiment, self._targets, options), place)
+        except ConfigError as error:
+            raise _drawn_error(error, place, self._targets, options) from error
+
+    def _founded(self, experiment: Experiment, place: int) -> Member:
+        row = Lineage(0, place, None, FOUNDER, seed=experiment.seed, options=options_of(experiment, self._targets))
         joined, replay = self._joined, self._replay
         return Member(
             experiment, self._envs[place], self._device, first_generation=0, row=row, joined=joined, replay=replay
@@ -210,6 +219,18 @@ class Offspring:
         child.inherit(parent, learners)
         child.loop.begin(0)
         return child
+
+
+def _drawn_error(error: ConfigError, place: int, targets: Sequence[Mutable], options: Mapping[str, Any]) -> ConfigError:
+    """The error of a founder whose drawn options do not fit; about those that the error names, if it names any."""
+    drawn = [target for target in targets if f"{target.option}=" in str(error)] or targets
+    values = ", ".join(f"{target.path}={options[target.path]:.6g}" for target in drawn)
+    limits = " ".join(f"evolution.ranges.{name}=[MIN,MAX]" for name in dict.fromkeys(each.option for each in drawn))
+    return ConfigError(
+        f"{error}; {values} was drawn for member {place}: limit what is drawn with {limits}, or use "
+        "evolution.founders=equal",
+        at="evolution",
+    )
 
 
 def _scored(place: int, generation: int, row: Lineage | None) -> Scored:

@@ -172,6 +172,18 @@ def test_founders_are_drawn_and_the_first_has_the_given_options(tmp_path: Path) 
     assert len(rates) == 3 and all(1e-5 <= rate <= 1e-2 for rate in rates)
 
 
+def test_drawn_options_of_a_founder_that_do_not_fit_are_an_error_that_says_so(tmp_path: Path) -> None:
+    small = ("algorithm.batch_size=8", "algorithm.buffer_frames=64", "evolution.founders=drawn")
+    experiment = Experiment.compose(*_small(*OFF_POLICY), *small, "env.continuous_actions=true")
+    message = (
+        r"larger than the replay buffer, buffer_frames=64; algorithm\.batch_size=\d+ was drawn for member 1: limit "
+        r"what is drawn with evolution\.ranges\.batch_size=\[MIN,MAX\], or use evolution\.founders=equal"
+    )
+    with pytest.raises(ConfigError, match=message):
+        mnb.train(experiment, tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_target_ends_a_population(tmp_path: Path) -> None:
     experiment = Experiment.compose(*SMALL, "frames=100_000", "target_return=-1000")
     run = mnb.train(experiment, tmp_path / "run", progress=False)
