@@ -55,7 +55,7 @@ def vector_env(
     from marlnb.envs.regroup import build_grouped
 
     if isinstance(env, Experiment):
-        n_envs, groups = n_envs or env.n_envs, groups or env.groups
+        n_envs, groups = env.n_envs if n_envs is None else n_envs, groups or env.groups
         env = env.env
     n_envs = 1 if n_envs is None else n_envs
     if isinstance(env, str):

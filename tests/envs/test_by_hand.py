@@ -57,6 +57,8 @@ def test_an_experiment_gives_its_environments_and_groups() -> None:
     experiment = mnb.Experiment.compose("env=mpe/simple_spread", "n_envs=5", *groups)
     with mnb.vector_env(experiment) as envs:
         assert envs.n_envs == 5 and envs.spec.group_names == ("pair", "single")
+    with pytest.raises(EnvBuildError, match="n_envs=0"):
+        mnb.vector_env(experiment, 0)
     with mnb.vector_env(experiment, 2, groups={"all": ("agent_2", "agent_1", "agent_0")}) as envs:
         assert envs.n_envs == 2 and envs.spec.agents == ("agent_2", "agent_1", "agent_0")
 

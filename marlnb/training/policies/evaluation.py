@@ -31,7 +31,7 @@ from marlnb.training.runs.files import EVALUATION
 from marlnb.training.runs.run_folder import Which
 from marlnb.training.runs.status import EXPLORING, GREEDY
 from marlnb.training.shared_return import shared_return
-from marlnb.values import validate
+from marlnb.values import checked_number, validate
 
 MAX_EVALUATION_ENVS = 32
 EnvLike = EnvConfig | str | None
@@ -229,11 +229,11 @@ def check_episodes(episodes: int, seed: int, n_envs: int | None) -> None:
     """Checks which episodes are to be played.
 
     Raises:
-        ConfigError: one of these is out of range.
+        ConfigError: one of these is out of range or no whole number.
     """
     EvaluationOptions(episodes=episodes, seed=seed)
-    if n_envs is not None and n_envs < 1:
-        raise ConfigError(f"n_envs must be at least 1; got {n_envs}")
+    if n_envs is not None:
+        checked_number(n_envs, int, "n_envs", ge=1)
 
 
 def choose_n_envs(

@@ -109,7 +109,9 @@ def test_another_environment_must_have_the_same_groups_and_spaces(toy_run: Run, 
         evaluate(native_run, episodes=5, env=continuous)
 
 
-@pytest.mark.parametrize("options", [{"episodes": 0}, {"n_envs": 0}, {"seed": -1}, {"policy": "lucky"}])
+@pytest.mark.parametrize(
+    "options", [{"episodes": 0}, {"n_envs": 0}, {"n_envs": "2"}, {"n_envs": 2.5}, {"seed": -1}, {"policy": "lucky"}]
+)
 def test_options_out_of_range_are_refused(toy_run: Run, options: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         evaluate(toy_run, **options)  # type: ignore[arg-type]

@@ -226,8 +226,9 @@ def _drawn_error(error: ConfigError, place: int, targets: Sequence[Mutable], opt
     drawn = [target for target in targets if f"{target.option}=" in str(error)] or targets
     values = ", ".join(f"{target.path}={options[target.path]:.6g}" for target in drawn)
     limits = " ".join(f"evolution.ranges.{name}=[MIN,MAX]" for name in dict.fromkeys(each.option for each in drawn))
+    was = "was" if len(drawn) == 1 else "were"
     return ConfigError(
-        f"{error}; {values} was drawn for member {place}: limit what is drawn with {limits}, or use "
+        f"{error}; {values} {was} drawn for member {place}: limit what is drawn with {limits}, or use "
         "evolution.founders=equal",
         at="evolution",
     )
