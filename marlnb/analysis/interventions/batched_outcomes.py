@@ -187,7 +187,7 @@ def _effect(
 def power_warnings(arms: Sequence[Arm], episodes: int, deviations: Mapping[str, float]) -> Iterator[str]:
     yield from few_episodes_warning(episodes, MIN_EPISODES_FOR_T_TESTS)
     effects = list(chain.from_iterable(arm.effects for arm in arms))
-    if all(effect.difference == 0 for effect in effects):
+    if all(effect.difference == 0 for effect in effects if effect.n):
         yield "the edits changed nothing at all: check that the edited sites lead to actions"
         return
     returns = [effect for effect in effects if effect.outcome == "return"]

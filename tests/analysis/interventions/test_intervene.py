@@ -215,6 +215,12 @@ def test_strength_0_can_be_an_edit(talkers: Run, edit: Scale | Clamp) -> None:
     assert result.of("return", "listener").high < 0 and not result.warnings
 
 
+def test_an_outcome_without_a_value_is_no_change(lives: Run) -> None:
+    """a_1 dies at its third step, so that its actions are never compared."""
+    result = intervene(lives, Scale("a/actor/hidden_1", 1.0), rows="t > 2", episodes=8)
+    assert result.of("tv_direct", "a_1").n == 0 and any("changed nothing" in warning for warning in result.warnings)
+
+
 def test_the_verdict_is_about_the_strength_that_changes_actions_most(talkers: Run) -> None:
     result = intervene(talkers, Scale("listener/actor/hidden_1"), strengths=[0, 1], episodes=30)
     assert result.of("tv_direct", "listener_0", strength=1).difference == 0 and not result.warnings
