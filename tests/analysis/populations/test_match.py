@@ -217,7 +217,7 @@ def test_of_players_that_are_all_edited_each_return_is_reported(league: RunLeagu
         explore=True,
         progress=False,
     )
-    assert "the return of player_0 " in result.verdict and "the return of player_1 " in result.verdict
+    assert list(result._repr_table().query("outcome == 'return'")["of"]) == ["player_0", "player_1"]
 
 
 def test_networks_of_other_kinds_meet(league: RunLeague, recurrent: mnb.Run) -> None:
