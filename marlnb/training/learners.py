@@ -37,7 +37,7 @@ def build_learners(experiment: Experiment, spec: EnvSpec, device: str | None = N
     """A Learner for each group of `spec`. torch's global generator is left as it was.
 
     A frozen group has its weights unless the other run's checkpoint cannot be read: then they must be loaded before it
-    acts (`Policy.check_weights`).
+    acts (`check_frozen_weights`).
 
     Raises:
         ConfigError: a group or an agent that the environment does not have, or a combination that cannot learn.

@@ -24,6 +24,7 @@ from marlnb.errors import CheckpointError, ConfigError, EnvError, MarlnbError
 from marlnb.experiment import Experiment
 from marlnb.models.networks.layers import fast_training
 from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.scripted import check_frozen_weights
 from marlnb.schedule import read_schedule
 from marlnb.specs import derive_seed
 from marlnb.training.collect.episode_statistics import EpisodeStatistics, EpisodeTracker
@@ -177,8 +178,7 @@ class Loop:
         Raises:
             CheckpointError: the weights of a frozen group cannot be read.
         """
-        for policy in self.policies.values():
-            policy.check_weights()
+        check_frozen_weights(self.policies.values())
         self._forget_captured()
         self._iteration = iteration
         self.episodes.reset()

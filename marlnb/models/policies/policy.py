@@ -194,9 +194,6 @@ class Policy(nn.Module, ABC):
         """Every site, the actor's first, in forward order."""
         return []
 
-    def check_weights(self) -> None:
-        """Raises CheckpointError: its weights are another run's, which could not be read, and none were loaded."""
-
     def begin_episodes(self, done: Tensor) -> None:
         """Called when episodes begin, `[env]` bool. A policy whose exploration noise has a state resets it."""
 

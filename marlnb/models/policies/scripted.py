@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
 
 from marlnb.errors import CheckpointError, ConfigError, MarlnbError, ShapeError
 from marlnb.models.policies.actor import ActorPolicy
-from marlnb.models.policies.policy import ActContext, ActorOutput, Policy
+from marlnb.models.policies.policy import ActContext, ActorOutput, Policy, policies_within
 from marlnb.plugins import user_code
 from marlnb.specs import GroupSpec
 
@@ -136,6 +136,7 @@ class FrozenPolicy(ActorPolicy):
         self.greedy, self.recurrent_shape = policy.greedy, policy.recurrent_shape
 
     def check_weights(self) -> None:
+        """Raises CheckpointError: it has no weights yet."""
         if self.missing:
             raise CheckpointError(self.missing)
 
@@ -145,6 +146,14 @@ class FrozenPolicy(ActorPolicy):
 
     def begin_episodes(self, done: Tensor) -> None:
         self.trained.begin_episodes(done)
+
+
+def check_frozen_weights(policies: Iterable[Policy]) -> None:
+    """Raises CheckpointError: one of these policies is frozen and has no weights yet."""
+    for policy in policies:
+        for each in policies_within(policy).values():
+            if isinstance(each, FrozenPolicy):
+                each.check_weights()
 
 
 def _has_weights(policy: FrozenPolicy, incompatible: object) -> None:

@@ -10,6 +10,7 @@ from marlnb.config import ALGORITHMS, MODELS, AlgorithmConfig, LearnerContext, M
 from marlnb.errors import MarlnbError
 from marlnb.experiment import Experiment
 from marlnb.models.networks.building.build_network import build_network
+from marlnb.models.policies.scripted import check_frozen_weights
 from marlnb.specs import EnvSpec, GroupSpec, InputSpec
 from marlnb.training.learners import build_learners
 
@@ -75,7 +76,7 @@ def build_networks(experiment: Experiment, spec: EnvSpec) -> list[NetworkSummary
     summaries = []
     for name, learner in build_learners(experiment, spec, "cpu").items():
         policy = learner.policy
-        policy.check_weights()
+        check_frozen_weights([policy])
         counts: dict[str, int] = {}
         for path, parameter in policy.named_parameters():
             part = path.split(".")[0]
