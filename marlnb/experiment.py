@@ -194,8 +194,9 @@ class Experiment:
 
     def limited_by_frames(self) -> Experiment:
         """This experiment with `frames` as its only limit, without a target return."""
-        limitless = replace(self, max_iterations=None, max_minutes=None, max_agent_steps=None)
-        return replace(limitless, target_return=None, target_group=None)
+        return replace(
+            self, max_iterations=None, max_minutes=None, max_agent_steps=None, target_return=None, target_group=None
+        )
 
     def at_frames(self, frames: int) -> Experiment:
         """This experiment with the options that its schedule has in effect after so many frames, without a schedule.

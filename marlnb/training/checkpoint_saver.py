@@ -51,7 +51,7 @@ class CheckpointSaver:
         experiment: what is trained.
         run: the folder.
         loop: what is saved and restored.
-        returns: the same.
+        returns: saved and restored with the loop.
 
     Attributes:
         iteration: of the last checkpoint; 0 if there is none.

@@ -119,7 +119,6 @@ class Loop:
         device: of networks and rollouts.
         learners: by group; None: those of the experiment.
     Attributes:
-        device: of networks and rollouts.
         on_rollout: functions called with each rollout before anything is learned from it. They must not change it, nor
             keep its tensors, which the next rollout overwrites.
     """
@@ -173,11 +172,7 @@ class Loop:
                 print_notice(not_captured(what, problem))
 
     def begin(self, iteration: int) -> None:
-        """Resets every environment, with a seed that depends on the experiment and the iteration only.
-
-        Raises:
-            CheckpointError: the weights of a frozen group cannot be read.
-        """
+        """Resets every environment, with a seed of experiment and iteration. Raises as `check_frozen_weights`."""
         check_frozen_weights(self.policies.values())
         self._forget_captured()
         self._iteration = iteration
@@ -255,8 +250,7 @@ class Loop:
     def _check_schedule(self) -> None:
         """Makes every change once: one that cannot be made would end the training when its time comes.
 
-        Raises:
-            ConfigError: of such a change, or of one that concerns no group.
+        Raises ConfigError: of such a change, or of one that concerns no group.
         """
         if self.experiment.schedule:
             self.experiment.check_without_env()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-EQUAL = 1e-6
-"""Shares, bits and R^2 that differ less are equal up to rounding; also what counts as no spread of them."""
+TOLERANCE = 1e-6
+"""Scores (shares, bits, R^2) that differ by less are equal up to rounding, and a smaller spread is none."""
 
 
 def holm(p: np.ndarray) -> np.ndarray:
@@ -57,6 +57,6 @@ def max_statistic(score: np.ndarray, shuffled: np.ndarray) -> np.ndarray:
     scores = np.concatenate([score[:, None], shuffled], axis=1)
     centred = scores - np.median(scores, axis=1, keepdims=True)
     spread = np.sqrt(2 * (np.maximum(centred, 0) ** 2).mean(axis=1, keepdims=True))
-    standardised = centred / np.where(spread < EQUAL, 1, spread)
+    standardised = centred / np.where(spread < TOLERANCE, 1, spread)
     largest = standardised[:, 1:].max(axis=0)
-    return np.asarray((1 + (largest >= standardised[:, :1] - EQUAL).sum(axis=1)) / (1 + shuffled.shape[1]))
+    return np.asarray((1 + (largest >= standardised[:, :1] - TOLERANCE).sum(axis=1)) / (1 + shuffled.shape[1]))
