@@ -54,6 +54,7 @@ def check_vector_env(
             check_purity(env, seed=seed)
         played = _play(env, episodes, seed, max_steps)
         _check_determinism(env, played, seed, "the same environment, reset")
+        _check_independence(env, played, seed)
         _check_saved_state(env, seed)
         _check_extremes(env, seed)
     env.close()
@@ -78,7 +79,8 @@ def _play(env: VectorEnv, episodes: int, seed: int, max_steps: int) -> _Rollout:
     """Plays random actions, and checks each step against the previous one."""
     if env.n_envs != N_ENVS:
         raise _fail(env, "number of envs", f"requested {N_ENVS}, n_envs is {env.n_envs}")
-    generator, played, ended = torch.Generator().manual_seed(seed), _Rollout(), torch.zeros(N_ENVS, dtype=torch.int64)
+    generator, played = torch.Generator().manual_seed(seed), _Rollout()
+    ended, length = torch.zeros(N_ENVS, dtype=torch.int64), torch.zeros(N_ENVS, dtype=torch.int64)
     step = env.reset(seed)
     first_addresses = addresses(step)
     _check_form(env, step)
@@ -98,6 +100,7 @@ def _play(env: VectorEnv, episodes: int, seed: int, max_steps: int) -> _Rollout:
         _check_form(env, step)
         _check_transition(env, played.steps[-1], step)
         ended += step.done.cpu()
+        length = _check_length(env, step, length)
         _check_seeds(env, step, seed, ended)
         _check_labels(env)
         played.steps.append(clone_step(step))
@@ -227,6 +230,16 @@ def _check_transition(env: VectorEnv, before: Step, step: Step) -> None:
     _check_some_agent_alive(env, step)
 
 
+def _check_length(env: VectorEnv, step: Step, length: Tensor) -> Tensor:
+    """Returns `[env]`: how many steps each episode has had, which may be at most `max_steps`."""
+    length, limit = length + 1, env.spec.max_steps
+    if limit is not None and (late := ~step.done.cpu() & (length >= limit)).any():
+        raise _fail(
+            env, "max_steps", f"its spec says {limit}, but an episode goes beyond that in {describe_envs(late)}"
+        )
+    return length.where(~step.done.cpu(), 0)
+
+
 def _check_seeds(env: VectorEnv, step: Step, seed: int, ended: Tensor) -> None:
     expected = episode_seeds(seed, ended)
     if not torch.equal(step.episode_seed.cpu(), expected):
@@ -287,19 +300,42 @@ def _check_final(env: VectorEnv, played: _Rollout) -> None:
 
 
 def _check_determinism(env: VectorEnv, played: _Rollout, seed: int, subject: str) -> None:
-    """The same seed and actions give the same steps, whatever actions the other agents have."""
+    """The same seed and actions give the same steps, whatever actions agents have that do not act."""
+
+    def replace_unused(step: Step, actions: Tensor, others: Tensor, group: str) -> Tensor:
+        return where_acting(actions, others, step.groups[group].acting)
+
+    for number, different in _replay(env, played, seed, replace_unused):
+        if different.any():
+            envs = describe_envs(different)
+            raise _fail(env, "determinism", f"{subject}, returned a different step {number} in {envs} for seed {seed}")
+
+
+def _check_independence(env: VectorEnv, played: _Rollout, seed: int) -> None:
+    """The steps of an env depend only on its own actions."""
+
+    def replace_those_of_other_envs(step: Step, actions: Tensor, others: Tensor, group: str) -> Tensor:
+        return torch.cat([actions[:1], others[1:]])
+
+    for number, different in _replay(env, played, seed, replace_those_of_other_envs):
+        if different[0]:
+            raise _fail(env, "independent envs", f"step {number} of env 0 changed with the actions in other envs")
+
+
+def _replay(
+    env: VectorEnv, played: _Rollout, seed: int, choose: Callable[[Step, Tensor, Tensor, str], Tensor]
+) -> Iterator[tuple[int, Tensor]]:
+    """Each step's number, and `[env]` bool: where it is not the played one.
+
+    `choose` picks the actions of a group from those that were played and from other random ones.
+    """
     step = env.reset(seed)
     generator = torch.Generator().manual_seed(seed + 1)
     for number, expected in enumerate(played.steps):
         if number:
-            others = random_actions(env, step, generator)
-            actions = played.actions[number - 1]
-            step = env.step(
-                {name: where_acting(actions[name], others[name], step.groups[name].acting) for name in actions}
-            )
-        if (different := differ(step, expected)).any():
-            envs = describe_envs(different)
-            raise _fail(env, "determinism", f"{subject}, returned a different step {number} in {envs} for seed {seed}")
+            others, actions = random_actions(env, step, generator), played.actions[number - 1]
+            step = env.step({name: choose(step, actions[name], others[name], name) for name in actions})
+        yield number, differ(step, expected)
 
 
 def _check_seeds_alone(env: VectorEnv, seed: int) -> None:

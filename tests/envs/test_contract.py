@@ -212,6 +212,26 @@ def test_episodes_without_an_end_are_detected() -> None:
         check_vector_env(lambda n_envs: pettingzoo_vector_env(Scripted, n_envs, workers=0), max_steps=5)
 
 
+def test_an_episode_longer_than_the_spec_says_is_detected() -> None:
+    def limited(n_envs: int, max_steps: int) -> VectorEnv:
+        env = Spoiled(n_envs, lambda env, step: None)
+        env.spec = replace(env.spec, max_steps=max_steps)
+        return env
+
+    with pytest.raises(EnvError, match="clause 'max_steps': its spec says 5, but an episode goes beyond"):
+        check_vector_env(lambda n_envs: limited(n_envs, 5))
+    check_vector_env(lambda n_envs: limited(n_envs, 6))
+
+
+def test_envs_that_share_something_are_detected() -> None:
+    def average(env: Spoiled, step: Step) -> None:
+        if not env.was_reset:
+            rows(step).reward[:, 0] += env.actions["a"][:, 0].float().mean() * (rows(step).reward[:, 0] != 0)
+
+    with pytest.raises(EnvError, match="clause 'independent envs': step 1 of env 0 changed with the actions in other"):
+        check_vector_env(lambda n_envs: Spoiled(n_envs, average))
+
+
 def test_a_wrong_number_of_envs_is_detected() -> None:
     with pytest.raises(EnvError, match="clause 'number of envs'"):
         check_vector_env(lambda n_envs: pettingzoo_vector_env(Scripted, n_envs + 1, workers=0))
