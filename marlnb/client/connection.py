@@ -32,6 +32,7 @@ from .messages import (
 )
 
 RETRY_S = 0.1
+MAX_PORT = 65535
 
 
 class Client:
@@ -302,8 +303,13 @@ def _locate(address: str) -> tuple[str, str | None]:
 
     Raises:
         OSError: the file does not exist yet.
+        ConnectionRefused: no such port exists.
     """
-    if address.startswith("unix:") or re.fullmatch(r".+:\d+", address):
+    if address.startswith("unix:"):
+        return address, None
+    if re.fullmatch(r".+:\d+", address):
+        if not 1 <= int(address.rpartition(":")[2]) <= MAX_PORT:
+            raise ConnectionRefused(f"{address}: valid ports are 1 to {MAX_PORT}")
         return address, None
     path = Path(address).expanduser()
     path = path if path.suffix == ".json" else path / SERVER_FILE

@@ -598,6 +598,12 @@ def test_a_run_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         Client.connect("~/mine", timeout_s=0.1)
 
 
+@pytest.mark.parametrize("address", ["localhost:99999", "localhost:0"])
+def test_a_port_that_cannot_exist_is_refused_at_once(address: str) -> None:
+    with pytest.raises(ConnectionRefused, match=f"^{address}: valid ports are 1 to 65535$"):
+        Client.connect(address, timeout_s=GUARD_S)
+
+
 def test_an_interrupted_request_gets_no_answer_later() -> None:
     interrupted, steps = threading.Event(), []
 
