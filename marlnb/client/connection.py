@@ -56,9 +56,10 @@ class Client:
             address: the folder of a run (`runs/mine`; `runs/mine/evaluation` for evaluations and recordings), a
                 `server.json`, "host:port" or "unix:/path".
             token: default: the variable MARLNB_TOKEN, else the one in `server.json`.
-            timeout_s: how long to keep trying.
+            timeout_s: how long to keep trying. A training does not answer while it learns, so this must be longer than
+                its updates take.
         Raises:
-            ConnectionRefused: no server within that time, or a wrong token.
+            ConnectionRefused: no server within that time, one that does not answer, or a wrong token.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -70,11 +71,13 @@ class Client:
                 if time.monotonic() >= deadline:
                     raise ConnectionRefused(f"no server at {address} after {timeout_s:g} s: {error}") from None
                 time.sleep(RETRY_S)
+        client._socket.settimeout(max(RETRY_S, deadline - time.monotonic()))
         try:
             client._greet(token or os.environ.get(TOKEN_VARIABLE) or file_token)
         except BaseException:
             client.close()
             raise
+        client._socket.settimeout(None)  # later answers may wait while the training learns
         return client
 
     def begin_episode(self) -> Episode:
@@ -107,6 +110,8 @@ class Client:
             reply = self._receive()
         except BaseException as error:
             self.close()
+            if isinstance(error, TimeoutError):
+                raise ServerGone("it accepts connections and does not answer in time") from None
             if isinstance(error, OSError):
                 raise ServerGone(f"the server at {self._address} is gone: {error}") from None
             raise
@@ -333,5 +338,4 @@ def _open(address: str, timeout_s: float) -> socket.socket:
         host, _, port = address.rpartition(":")
         connection = socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.settimeout(None)
     return connection

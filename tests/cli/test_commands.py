@@ -189,7 +189,8 @@ def test_record_names_its_file_and_plan_makes_none(run: Path, capsys: pytest.Cap
     assert Run.open(run).recordings["half"] == Path(path)
     assert main(["info", path, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert (facts["kind"], facts["episodes"], facts["steps"]) == ("recording", 2, 10)
+    assert (facts["kind"], facts["episodes"]) == ("recording", 2)
+    assert (facts["steps"], facts["recorded_steps"]) == (50, 10)
     assert facts["sites"] == {"listener/actor/hidden_1": [10, 1, 8], "listener/actor/head": [10, 1, 5]}
 
 

@@ -291,7 +291,8 @@ def _feature_column(values: np.ndarray, feature: str | int | None, names: Sequen
 def _return_to_go(source: RowSource, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     """Undiscounted sum of rewards from each step to its episode's end, and where that end was recorded, `[row, agent]`.
 
-    It counts rewards at steps that are not among the rows, such as those while an agent waits for its turn.
+    It counts rewards at steps that are not among the rows, such as those while an agent waits for its turn, and is NaN
+    where one of the rewards is not a finite number.
     """
     all_rows = source.rows(np.unique(rows.episode).tolist())
     episodes, start, number, length = np.unique(
@@ -301,9 +302,9 @@ def _return_to_go(source: RowSource, rows: Rows) -> tuple[np.ndarray, np.ndarray
     if not np.array_equal(all_rows.t - first_t[number], np.arange(len(all_rows)) - start[number]):
         raise AnalysisError("return_to_go needs every step of each episode; some steps are missing in this recording")
     reward = source.field("reward", all_rows).astype(np.float64)
-    sum_before = np.concatenate([np.zeros((1, reward.shape[1])), reward.cumsum(axis=0)])
-    episode_end = (start + length)[number]
-    to_go = sum_before[episode_end] - sum_before[np.arange(len(reward))]
+    is_finite, episode_end = np.isfinite(reward), (start + length)[number]
+    to_go = _sum_until(np.where(is_finite, reward, 0.0), episode_end)
+    to_go[_sum_until(~is_finite, episode_end) > 0] = np.nan
     finished = source.recording.episodes.loc[episodes, "finished"].to_numpy(bool)[:, None]
     if not finished.all():  # where the end was not recorded, or only the beginning
         ended = np.zeros(reward.shape, bool)
@@ -312,6 +313,12 @@ def _return_to_go(source: RowSource, rows: Rows) -> tuple[np.ndarray, np.ndarray
         finished = finished | np.logical_or.reduceat(ended, start)
     position = np.searchsorted(all_rows.index, rows.index)
     return np.asarray(to_go[position]), np.asarray(finished[number[position]])
+
+
+def _sum_until(values: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """`[row, agent]`: the sum of each row and those after it, before the row `end` `[row]`."""
+    sum_before = np.concatenate([np.zeros((1, values.shape[1])), values.cumsum(axis=0)])
+    return np.asarray(sum_before[end] - sum_before[:-1])
 
 
 def rows_later(rows: Rows, offset: int) -> np.ndarray:

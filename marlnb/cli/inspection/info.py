@@ -104,6 +104,7 @@ def _checkpoint_facts(path: Path) -> dict[str, Any]:
 
 def _recording_facts(path: Path) -> dict[str, Any]:
     from marlnb.recording.file.reader import Recording
+    from marlnb.recording.file.segments import segment_paths
 
     with Recording.open(path) as recording:
         episodes, experiment = recording.episodes, recording.experiment
@@ -113,10 +114,11 @@ def _recording_facts(path: Path) -> dict[str, Any]:
             "environment": recording.spec.name,
             "complete": bool(recording.complete),
             "episodes": len(episodes),
-            "steps": int(episodes["length"].sum()),
+            "steps": int(episodes["n_steps"].sum()),
+            "recorded_steps": int(episodes["length"].sum()),
             "groups": {name: list(recording.group_agents(name)) for name in recording.groups},
             "sites": {name: list(recording[name].shape) for name in recording.sites},
-            "size_bytes": path.stat().st_size,
+            "size_bytes": sum(file.stat().st_size for file in (path, *segment_paths(recording.file, path))),
             "run": str(recording.run_path) if recording.run_path else None,
             "source": recording.source,
             "experiment": None if experiment is None else experiment.to_json(),

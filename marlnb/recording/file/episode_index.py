@@ -98,7 +98,31 @@ class EpisodeIndex:
                 rows = rows[self._are_of_checkpoints(rows, selectors["checkpoint"])]
             if not np.array_equal(among, np.arange(self.n_rows)):
                 rows = rows[np.isin(rows, among)]
-        return _at_times(rows, selectors["t"], times()) if "t" in selectors else rows
+        return self._at_times(rows, selectors["t"], times()) if "t" in selectors else rows
+
+    def _at_times(self, rows: np.ndarray, selector: Selector, times: np.ndarray) -> np.ndarray:
+        t = times[rows]
+        if isinstance(selector, slice):
+            end = self._ends(rows, t) if _counts_back(selector) else np.full(len(rows), t.max(initial=-1) + 1)
+            is_selected = np.zeros(len(rows), bool)
+            for n_steps in np.unique(end):
+                is_selected |= (end == n_steps) & np.isin(t, np.arange(n_steps)[selector])
+            return rows[is_selected]
+        if isinstance(selector, str):
+            raise RecordingError(f"t must be a number of steps, a list of them or a slice; got {selector!r}")
+        selected = rows[np.isin(t, integers_of(selector, None, "t"))]
+        if not len(selected):
+            valid = f"{t.min(initial=0)} to {t.max(initial=0)}"
+            raise RecordingError(f"nothing was recorded at t={selector}; valid: {valid}")
+        return selected
+
+    def _ends(self, rows: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """`[row]`: the step after the last of these rows' times `t` in its episode."""
+        order = np.argsort(self.start)
+        episode = order[np.searchsorted(self.start[order], rows, side="right") - 1]
+        end = np.zeros(len(self), np.int64)
+        np.maximum.at(end, episode, t + 1)
+        return np.asarray(end[episode])
 
     def _are_of_checkpoints(self, rows: np.ndarray, selector: Selector) -> np.ndarray:
         """`[row]`: whether one of these checkpoints, given by iteration, played it."""
@@ -180,14 +204,5 @@ def _interrupted_episode(file: h5py.File, start: int, n_rows: int) -> dict[str, 
     }
 
 
-def _at_times(rows: np.ndarray, selector: Selector, times: np.ndarray) -> np.ndarray:
-    t = times[rows]
-    if isinstance(selector, slice):
-        n_steps = int(t.max(initial=-1)) + 1
-        return rows[np.isin(t, np.arange(n_steps)[selector])]
-    if isinstance(selector, str):
-        raise RecordingError(f"t must be a number of steps, a list of them or a slice; got {selector!r}")
-    selected = rows[np.isin(t, integers_of(selector, None, "t"))]
-    if not len(selected):
-        raise RecordingError(f"nothing was recorded at t={selector}; valid: {t.min(initial=0)} to {t.max(initial=0)}")
-    return selected
+def _counts_back(selector: slice) -> bool:
+    return any(bound is not None and bound < 0 for bound in (selector.start, selector.stop))

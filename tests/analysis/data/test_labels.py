@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -54,6 +56,21 @@ def test_the_return_to_go_is_unknown_where_the_end_was_not_recorded(tmp_path: Pa
         result = resolve_label(source, source.rows(None), "return_to_go")
     assert result.known.sum(axis=0).tolist() == [0, 3, 0]
     assert result.values[:3, 1].tolist() == [6, 5, 3]  # of 1, 2 and 3
+
+
+def test_a_reward_that_is_not_a_number_is_in_no_other_return_to_go(recording: Recording, tmp_path: Path) -> None:
+    copy = Path(shutil.copy(recording.path, tmp_path))
+    with h5py.File(copy, "r+") as file:
+        file["steps/listener/reward"][30] = np.nan  # episode 1, t = 5
+
+    def returns_to_go(of: Recording) -> np.ndarray:
+        source = RowSource(of, "listener")
+        return resolve_label(source, source.rows(None), "return_to_go").values[:, 0]
+
+    with Recording.open(copy) as spoilt:
+        expected = returns_to_go(recording)
+        expected[25:31] = np.nan
+        np.testing.assert_allclose(returns_to_go(spoilt), expected, atol=1e-9)
 
 
 def test_a_label_of_an_agent_is_unknown_once_it_is_dead(tmp_path: Path) -> None:

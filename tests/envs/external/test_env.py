@@ -598,6 +598,15 @@ def test_a_run_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         Client.connect("~/mine", timeout_s=0.1)
 
 
+def test_a_server_that_does_not_answer_is_given_up() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(ConnectionRefused, match=f"^{address}: it accepts connections and does not answer in time$"):
+            Client.connect(address, "token", timeout_s=0.2)
+
+
 @pytest.mark.parametrize("address", ["localhost:99999", "localhost:0"])
 def test_a_port_that_cannot_exist_is_refused_at_once(address: str) -> None:
     with pytest.raises(ConnectionRefused, match=f"^{address}: valid ports are 1 to 65535$"):

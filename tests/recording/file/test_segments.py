@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import shutil
 import signal
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+from marlnb.cli import main
 from marlnb.errors import RecordingError
 from marlnb.recording.capture.progress import RecordingProgress
 from marlnb.recording.capture.recorder import record
@@ -38,6 +40,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     record(made, name="one", dtype="bfloat16", **options).close()  # type: ignore[arg-type]
     record(made, name="many", dtype="bfloat16", segment_bytes=SEGMENT_BYTES, **options).close()  # type: ignore[arg-type]
     return made
+
+
+def test_info_counts_the_bytes_of_segments(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run.recordings["many"]
+    assert main(["info", str(path), "--json"]) == 0
+    files = [path, *path.with_suffix(".segments").glob("*.h5")]
+    assert json.loads(capsys.readouterr().out)["size_bytes"] == sum(file.stat().st_size for file in files)
 
 
 def test_segments_read_as_one_file(run: Run) -> None:
