@@ -32,8 +32,7 @@ Action = Literal["pause", "continue", "save", "stop", "resume"]
 
 def run_page(run: Path) -> dict[str, Any]:
     """Everything that a run's page shows. Parts that cannot be read say why in `problems`."""
-    if not is_run(run):
-        raise RunError(f"{run} is not a run folder any more")
+    _check_run(run)
     problems: list[str] = []
     page: dict[str, Any] = {"summary": summary(run).to_json(), "requests": _requests(run)}
     parts: dict[str, Callable[[Path], Any]] = {
@@ -92,8 +91,9 @@ def act(run: Path, action: Action) -> str:
     """Sends a request to a training run, or resumes it in a process of its own; returns what happens, in words.
 
     Raises:
-        RunError: nothing is trained there, or it is trained already.
+        RunError: nothing is trained there, it is trained already, or the run was deleted or renamed.
     """
+    _check_run(run)
     if action == "stop":
         return stop(run)
     is_alive = is_locked(run / LOCK)
@@ -110,6 +110,11 @@ def act(run: Path, action: Action) -> str:
         request(run, action)
         return f"the training {'pauses' if action == 'pause' else 'saves'} after this iteration"
     raise RunError(unknown("action", action, ("pause", "continue", "save", "stop", "resume")))
+
+
+def _check_run(run: Path) -> None:
+    if not is_run(run):
+        raise RunError(f"{run} is not a run folder any more")
 
 
 def _resume(run: Path) -> str:

@@ -120,6 +120,14 @@ def test_actions_write_the_requests_of_the_widgets_and_the_command(tmp_path: Pat
     assert "not a run folder" in ask(session, "delete", path=str(tmp_path))["error"] and tmp_path.is_dir()
 
 
+def test_actions_on_a_run_that_was_renamed_say_that_it_is_gone(tmp_path: Path) -> None:
+    run, session = write_run(tmp_path / "run"), Session()
+    run.rename(tmp_path / "renamed")
+    for action in ("resume", "stop", "pause"):
+        assert ask(session, "act", path=str(run), action=action)["error"] == f"{run} is not a run folder any more"
+    assert not run.exists()
+
+
 def test_resuming_trains_in_another_process_to_the_end(tmp_path: Path) -> None:
     overrides = ["env=mpe/simple_spread", "n_envs=4", "rollout_steps=25", "model.hidden=[8]", "threads=1"]
     experiment = Experiment.compose(*overrides, "frames=200", "algorithm.epochs=1", "evaluate_every=0")
