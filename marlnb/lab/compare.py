@@ -46,10 +46,10 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
         paths: folders of runs.
         average_over: settings in which runs that are averaged may differ.
     Returns:
-        runs: `path`, `name` and `problem`. differences: by setting, its value in each run; only settings that differ;
-        `code` is the code that trained a run. choices: those that can be averaged over. curves: one for each setting
-        and group of agents: label, runs, x, and value, low, high `[point]`; a single run has no interval. tests: as
-        `_tests` returns them. refusals: what was not averaged, and why.
+        runs: `path`, `name` and `problem`. differences: by setting, its value in each run that has it; only settings
+        that differ; `code` is the code that trained a run. choices: those that can be averaged over. curves: one for
+        each setting and group of agents: label, runs, x, and value, low, high `[point]`; a single run has no interval.
+        tests: as `_tests` returns them. refusals: what was not averaged, and why.
     """
     settings, problems = _settings(paths)
     readable = [path for path in paths if path in settings]
@@ -89,7 +89,9 @@ def compare(paths: Sequence[str], *, average_over: Sequence[str] = (SEED,)) -> d
         "tests": _tests([_several_runs(task) for task in comparable], refusals),
         "runs": [{"path": path, "name": names.get(path, ""), "problem": problems.get(path, "")} for path in paths],
         "choices": choices,
-        "differences": {key: dict(zip(readable, values)) for key, values in differing.items()},
+        "differences": {
+            key: {path: settings[path][key] for path in readable if key in settings[path]} for key in differing
+        },
         "curves": curves,
         "refusals": list(dict.fromkeys(refusals)),
     }

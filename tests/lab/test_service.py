@@ -160,6 +160,15 @@ def test_seeds_are_averaged_and_what_differs_is_shown(tmp_path: Path) -> None:
     assert averaged["low"][-1] < averaged["value"][-1] < averaged["high"][-1]
 
 
+def test_differences_are_settings_that_a_run_has(tmp_path: Path) -> None:
+    names = ("mpe/simple_spread", "mpe/simple_tag")
+    envs = [{"name": names[0]}, {"name": names[1], "num_good": 1}]
+    tuned = [[{"env": name, "budget": "20 seconds"}] for name in names]
+    paths = [str(write_run(tmp_path / name, env=env, tuned=t)) for name, env, t in zip("ab", envs, tuned)]
+    answer = ask(Session(), "compare", paths=paths)["answer"]
+    assert answer["differences"] == {"env.name": dict(zip(paths, names)), "env.num_good": {paths[1]: 1}}
+
+
 def test_labels_name_the_settings_that_tell_groups_apart(tmp_path: Path) -> None:
     defaults = json.loads((DATA / "experiment.json").read_text())["algorithm"]
     changes = [

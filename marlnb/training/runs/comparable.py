@@ -40,8 +40,11 @@ def read_settings(run: Path) -> dict[str, Any]:
 
 
 def differences(settings: Sequence[Settings]) -> dict[str, list[Any]]:
-    """By setting, its value in each run; only settings that differ."""
-    keys = dict.fromkeys(key for each in settings for key in each)
+    """By setting, its value in each run, None if it has none; only settings that differ.
+
+    `tuned` is left out: it says where settings come from.
+    """
+    keys = dict.fromkeys(key for each in settings for key in each if key != "tuned")
     values = {key: [each.get(key) for each in settings] for key in keys}
     return {key: row for key, row in values.items() if len({json.dumps(value) for value in row}) > 1}
 
@@ -52,7 +55,7 @@ def check_same(run: RunFolder, experiment: Experiment) -> None:
     with suppress(TrustError):  # of an earlier version of the code: loading adds the defaults of new options
         theirs = theirs.loaded()
     changed = differences([dict(_flat(each.to_json())) for each in (theirs, standalone(experiment))])
-    texts = [f"{key}: {there} there, {here} here" for key, (there, here) in changed.items() if key != "tuned"]
+    texts = [f"{key}: {there} there, {here} here" for key, (there, here) in changed.items()]
     if texts:
         names = [key for key in changed if key in CHANGEABLE]
         hint = f"; resume(run, {'=..., '.join(names)}=...) changes {'them' if names[1:] else 'it'}" if names else ""
