@@ -136,7 +136,7 @@ class RunListing:
         while self._unchecked:
             run = self._unchecked.pop()
             if run in self._runs and (row := self._read_changed(run)) is not None:
-                if row.state == "unreadable" and not is_run(run):  # deleted since the last search
+                if not is_run(run):  # deleted since the last search
                     del self._runs[run]
                     removed.append(run)
                 else:

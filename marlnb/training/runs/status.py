@@ -14,13 +14,12 @@ from typing import Any
 
 from marlnb.display.formatting import format_number
 from marlnb.errors import RunError
-from marlnb.training.runs.files import LOCK, STATUS, is_damage, read_json
+from marlnb.training.runs.files import LOCK, STATUS, is_damage, is_run, read_json
 from marlnb.training.runs.lock import is_locked
 from marlnb.training.runs.metrics_rows import leaves
 from marlnb.training.runs.states import RUNNING_STATES, STATES
 from marlnb.values import MAX_INTEGER
 
-CREATED = {"state": "created", "frames": 0}  # of a run without a status
 EXPLORING, GREEDY = "exploring", "greedy"
 MISSING = {EXPLORING: "no episode yet", GREEDY: "not evaluated"}
 TYPES: dict[str, type | tuple[type, ...]] = {
@@ -36,26 +35,29 @@ def read_status(run: Path) -> dict[str, Any]:
     """state, frames, frames_per_second, eta_s, pid, host, updated (seconds since 1970); as far as known.
 
     state is interrupted if a training run ended without reporting it, for example after a kill, or if the file is
-    damaged: a training run resumes from its checkpoints, not from this file.
+    damaged: a training run resumes from its checkpoints, not from this file. Without the file, it is created, or
+    missing if the folder is no run any more.
 
     Raises:
         RunError: the file cannot be read.
     """
-    status = _read(run / STATUS)
+    status = _read(run)
     if status["state"] in RUNNING_STATES and not is_locked(run / LOCK):
         status["state"] = "interrupted"
     return status
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(run: Path) -> dict[str, Any]:
+    file = run / STATUS
     try:
-        return _checked(read_json(file)) if file.exists() else dict(CREATED)
+        if file.exists():
+            return _checked(read_json(file))
     except RunError as error:
-        if not file.exists():  # deleted meanwhile
-            return dict(CREATED)
-        if not is_damage(error):
-            raise
-        return {"state": "interrupted", "frames": 0}
+        if file.exists():  # else it was deleted meanwhile
+            if not is_damage(error):
+                raise
+            return {"state": "interrupted", "frames": 0}
+    return {"state": "created" if is_run(run) else "missing", "frames": 0}
 
 
 def _checked(status: Mapping[str, Any]) -> dict[str, Any]:

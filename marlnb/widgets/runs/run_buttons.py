@@ -52,7 +52,7 @@ class RunButtons:
             if is_handled or not is_requested(self._run.path, self.request):
                 self.request = None
         is_alive = self._state in RUNNING_STATES
-        self.buttons["start"].disabled = is_alive or self._state == "complete"
+        self.buttons["start"].disabled = is_alive or self._state in ("complete", "missing")
         self.buttons["start"].description = "Start" if self._state == "created" else "Resume"
         for name in ("pause", "save", "stop"):
             self.buttons[name].disabled = not is_alive

@@ -20,6 +20,7 @@ STATE_TEXTS = {
     "stopped": "stopped: resume from the last checkpoint",
     "complete": "complete",
     "failed": "failed: the last checkpoint is intact",
+    "missing": "missing: the folder was deleted or moved",
 }
 
 

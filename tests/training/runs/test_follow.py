@@ -70,6 +70,6 @@ def test_a_folder_that_is_deleted_meanwhile_has_nothing_new(tmp_path: Path) -> N
     with subprocess.Popen(["sh", "-c", come_and_go], stderr=subprocess.DEVNULL) as shell:
         try:
             for _ in range(5000):
-                assert RunFollower(run).read().status["state"] in ("created", "interrupted")
+                assert RunFollower(run).read().status["state"] in ("created", "interrupted", "missing")
         finally:
             shell.terminate()

@@ -15,10 +15,12 @@ from marlnb.errors import RunError
 from marlnb.training.runs.checkpoints.removal import remove_checkpoint
 from marlnb.training.runs.files import METRICS, STOP, is_run
 from marlnb.training.runs.run import Run
+from marlnb.training.runs.run_removal import delete_run
 from marlnb.training.train import resume
 from marlnb.widgets.core.snapshot import learning_curve_figure
 from marlnb.widgets.runs.attach import attach
 from marlnb.widgets.runs.run_panel import TABS, RunPanel, RunTab
+from marlnb.widgets.runs.runs_panel import RunsPanel
 from marlnb.widgets.runs.training_panel import TrainingPanel
 from tests.widgets.trained import SMALL, original, run, text_of, until  # noqa: F401
 
@@ -160,6 +162,20 @@ def test_a_run_that_cannot_be_read_for_a_while_is_shown_again(run: Run) -> None:
         assert _lines(panel)["speaker"][0] == [100 * (k + 1) for k in range(9)]
     finally:
         panel.close()
+
+
+def test_a_run_that_was_deleted_is_missing_and_cannot_be_started(run: Run) -> None:  # noqa: F811
+    panel, chart = RunPanel(run), RunsPanel([run])
+    try:
+        delete_run(run.path)
+        panel.catch_up()
+        chart.catch_up()
+        assert text_of(panel._line) == "missing: the folder was deleted or moved"
+        assert all(button.disabled for button in panel.buttons.values())
+        assert text_of(chart._line) == "1 missing" and run.status() == {"state": "missing", "frames": 0}
+    finally:
+        panel.close()
+        chart.close()
 
 
 def test_tabs_are_made_when_they_are_opened(run: Run) -> None:  # noqa: F811

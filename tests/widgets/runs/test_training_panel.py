@@ -329,7 +329,7 @@ def test_the_error_of_a_training_that_could_not_write_its_status_is_shown(tmp_pa
     until(lambda: "FileNotFoundError" in _text(run_panel._error))
     for _ in range(2):  # it stays
         run_panel.catch_up()
-    assert "FileNotFoundError" in _text(run_panel._error) and "not started" in _text(run_panel._line)
+    assert "FileNotFoundError" in _text(run_panel._error) and "missing" in _text(run_panel._line)
 
 
 def test_awaiting_trains_without_a_click(panel: TrainingPanel, tmp_path: Path) -> None:
