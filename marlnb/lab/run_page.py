@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,10 +18,12 @@ from marlnb.training.control import cancel_request, is_requested, request
 from marlnb.training.runs.checkpoints.manifest import read_manifest
 from marlnb.training.runs.curves import Curves, metric_curves, return_curves
 from marlnb.training.runs.files import EVENTS, EXPERIMENT, LOCK, METRICS, is_run, numbered, read_json
-from marlnb.training.runs.listing import sampled_rows, summary
+from marlnb.training.runs.listing import summary
 from marlnb.training.runs.lock import is_locked
+from marlnb.training.runs.row_index import RowIndex
 
-MAX_POINTS = 400
+MAX_POINTS = 400  # of each kind
+MAX_INDICES = 16  # of runs whose pages were read last
 MAX_EVENT_BYTES = 50_000
 MAX_CHECKPOINTS = 50
 RECORDED_EPISODES = 20  # of a run that has no recording yet
@@ -52,14 +54,15 @@ def run_page(run: Path) -> dict[str, Any]:
 
 
 def run_curves(run: Path, n_points: int = MAX_POINTS, *, problems: list[str]) -> dict[str, Any]:
-    """By kind, the curves of a run at about n_points iterations: `{"returns": {name: {"x": [...], "y": [...]}}}`.
+    """By kind, the curves of a run: `{"returns": {name: {"x": [...], "y": [...]}}}`.
 
     Args:
+        n_points: the maximum number of iterations, of those with returns, and of those with evaluations.
         problems: receives what is wrong with damaged lines, which are skipped.
     Raises:
         OSError: the metrics cannot be read.
     """
-    rows = sampled_rows(run / METRICS, n_points, problems)
+    rows = _row_index(run / METRICS).sample(n_points, problems)
     return {"returns": _json(return_curves(rows)), "numbers": _json(metric_curves(rows))}
 
 
@@ -123,6 +126,11 @@ def _resume(run: Path) -> str:
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     RESUMED[:] = [*(each for each in RESUMED if each.poll() is None), process]
     return f"process {process.pid} on this machine resumes it; what it prints is in {LOG} of the run"
+
+
+@lru_cache(MAX_INDICES)
+def _row_index(metrics: Path) -> RowIndex:
+    return RowIndex(metrics)
 
 
 def _requests(run: Path) -> list[str]:

@@ -79,6 +79,18 @@ def test_a_page_has_curves_settings_events_checkpoints_and_recordings(tmp_path: 
     assert ast.literal_eval(code["microscope"]["a'b"].partition("microscope(")[2].rstrip(")")).endswith("a'b.h5")
 
 
+def test_a_page_has_every_evaluation_of_a_long_run(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", rows=4000)
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for row in rows:
+        del row["crc"]
+        row["evaluation"] = {"speaker": row["iteration"]} if row["iteration"] % 50 == 0 else {}
+    (run / "metrics.jsonl").write_text("".join(f"{line_of(row)}\n" for row in rows))
+    returns = ask(Session(), "run", path=str(run))["answer"]["curves"]["returns"]
+    assert returns["speaker, evaluated"] == {"x": [25 * k for k in range(50, 4001, 50)], "y": [*range(50, 4001, 50)]}
+    assert 400 <= len(returns["speaker"]["x"]) <= 480
+
+
 def test_a_checkpoint_that_a_training_removes_meanwhile_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from marlnb.text_files import open_ordinary
 from marlnb.training.runs.files import EXPERIMENT, LOCK, METRICS, STATUS, folder_problem, is_run, parse_line, read_json
 from marlnb.training.runs.lock import is_locked
 from marlnb.training.runs.metrics_rows import checked_row
+from marlnb.training.runs.row_index import evenly_spaced
 from marlnb.training.runs.run_notes import NOTES, read_notes
 from marlnb.training.runs.states import RUNNING_STATES
 from marlnb.training.runs.status import error_parts, read_status
@@ -243,11 +244,9 @@ def summary(run: Path, folder: Path | None = None) -> RunSummary:
     return RunSummary(**facts)
 
 
-def sampled_rows(path: Path, n_rows: int = N_SAMPLES, problems: list[str] | None = None) -> list[dict[str, Any]]:
+def sampled_rows(path: Path, n_rows: int = N_SAMPLES) -> list[dict[str, Any]]:
     """Rows of `metrics.jsonl`, evenly spaced in the file, with the first and the last; its cost is bounded.
 
-    Args:
-        problems: receives what is wrong with lines that are damaged, which are then skipped; None: they are an error.
     Raises:
         RunError: a line is damaged. OSError: the file cannot be read.
     """
@@ -261,24 +260,15 @@ def sampled_rows(path: Path, n_rows: int = N_SAMPLES, problems: list[str] | None
         if size <= n_rows * length:
             file.seek(0)
             lines = [line for line in file.read(size).splitlines(keepends=True) if line.endswith(b"\n")]
-            lines = [lines[k] for k in _evenly_spaced(len(lines), n_rows)]
+            lines = [lines[k] for k in evenly_spaced(len(lines), n_rows)]
         else:
-            for start in _evenly_spaced(size - length + 1, n_rows):
+            for start in evenly_spaced(size - length + 1, n_rows):
                 file.seek(start)
                 chunk = file.read(length)
                 complete = chunk[: chunk.rfind(b"\n") + 1].splitlines()
                 lines += complete[1:][-1:] if start else complete[:1]  # the piece before the first end is cut off
-    where, rows, damages = f"{path}: a line", [], []
-    for line in lines:
-        try:
-            rows.append(checked_row(parse_line(line.decode("utf-8", "replace"), where), where, False))
-        except RunError as error:
-            if problems is None:
-                raise
-            damages.append(str(error))
-    if problems is not None and damages:
-        problems.append(damages[0] + (f"; {count(len(damages), 'damaged line')} in all" if len(damages) > 1 else ""))
-    return rows
+    where = f"{path}: a line"
+    return [checked_row(parse_line(line.decode("utf-8", "replace"), where), where, False) for line in lines]
 
 
 def _last_line_bytes(file: BinaryIO, size: int, expected: int) -> int:
@@ -292,13 +282,6 @@ def _last_line_bytes(file: BinaryIO, size: int, expected: int) -> int:
             return len(complete[-1])
         length *= 2
     return min(size, MAX_LINE_BYTES)
-
-
-def _evenly_spaced(length: int, n: int) -> list[int]:
-    """At most n indices in `[0, length)`, evenly spaced, with the first and the last."""
-    if length <= n:
-        return list(range(length))
-    return [round(k * (length - 1) / (n - 1)) for k in range(n)]
 
 
 def _experiment_facts(experiment: Mapping[str, Any]) -> dict[str, Any]:
