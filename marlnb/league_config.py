@@ -126,10 +126,12 @@ class LeagueConfig(ABC):
     def review(self, rng: np.random.Generator, player: Player, league: LeagueState) -> tuple[Decision, ...]:
         """What happens to a learning player at the end of a round, in order; empty: nothing changes.
 
+        A decision that an earlier one of the round has made impossible is dropped, with those after it in its review.
+
         Args:
             rng: of this player and round alone.
             player: a learning player.
-            league: with the results of the round.
+            league: with the results of the round, before the first decision; the same for all players.
         """
         return ()
 

@@ -54,20 +54,13 @@ def draw_match(config: LeagueConfig, league: LeagueState, learner: str, number: 
 def review(config: LeagueConfig, league: LeagueState, player: str, seed: int) -> tuple[Decision, ...]:
     """What happens to a player at the end of round `league.round`, by `config.review`.
 
-    Once the league has `max_players`, a decision that adds one is left out, with those after it.
-
     Raises:
-        ConfigError: a decision that cannot be carried out.
+        ConfigError: a decision that is not valid.
     """
     rng = generator(seed, "review", player, league.round)
     decisions = tuple(config.review(rng, league.players[player], league))
-    n_players = len(league.players)
-    for position, decision in enumerate(decisions):
-        _check_decision(config, league, decision)
-        with_snapshot = decision.new is not None and decision.new.with_snapshot
-        n_players += {"add": 1 + with_snapshot, "snapshot": 1, "retire": -1}.get(decision.action, 0)
-        if n_players > config.max_players:
-            return decisions[:position]  # not the reset either that would follow a snapshot
+    for decision in decisions:
+        _check_decision(config, league, decision, player)
     return decisions
 
 
@@ -119,8 +112,8 @@ def _check(config: LeagueConfig, league: LeagueState, player: Player, draw: Draw
             raise ConfigError(f"league {config.name!r}: {opponent!r} cannot play {side!r}, only its own side")
 
 
-def _check_decision(config: LeagueConfig, league: LeagueState, decision: Decision) -> None:
-    """Raises ConfigError unless a decision can be carried out."""
+def _check_decision(config: LeagueConfig, league: LeagueState, decision: Decision, reviewed: str) -> None:
+    """Raises ConfigError unless a decision of a player's review is valid in the league that was reviewed."""
     where = f"league {config.name!r}"
     if decision.action not in get_args(Action):
         raise ConfigError(f"{where}: {unknown('action of a decision', str(decision.action), get_args(Action))}")
@@ -133,12 +126,13 @@ def _check_decision(config: LeagueConfig, league: LeagueState, decision: Decisio
             f"{' or '.join(LEARNER_ACTIONS)} {config.learner!r}. Without league.learner, one training run trains all "
             "players, and can add, freeze and retire them"
         )
+    player = league.players[decision.player or reviewed]
+    if decision.action in LEARNER_ACTIONS and not player.learning:
+        raise ConfigError(f"{where}: a decision to {decision.action} {player.id!r}, which does not learn")
     if decision.action != "add":
         return
     if decision.new is None:
         raise ConfigError(f'{where}: a decision to "add" needs `new`, the player to add')
     check_id(where, decision.new.id)
-    if decision.new.id in league.players:
-        raise ConfigError(f"{where} adds the player {decision.new.id!r}, which exists already")
     if decision.new.parent and decision.new.parent not in league.players:
         raise ConfigError(f"{where}: {unknown('parent of a new player', decision.new.parent, league.players)}")

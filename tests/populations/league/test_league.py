@@ -332,8 +332,6 @@ def test_gates_wait_for_games_and_snapshots_precede_resets() -> None:
     assert [d.action for d in review(config, due, "main_0", 0)] == ["snapshot"]
     resets = sum(len(review(config, replace(due, round=r), "league_exploiter_0", 0)) == 2 for r in range(2000))
     assert abs(resets / 2000 - 0.25) < 0.04
-    full = replace(config, max_players=5)
-    assert review(full, due, "league_exploiter_0", 0) == ()
 
 
 def test_exploiters_of_a_short_training_learn_before_they_are_reset() -> None:
@@ -514,3 +512,11 @@ def test_a_training_of_one_player_decides_about_this_player_alone() -> None:
             review(deciding(decision, learner="main_0"), league, "main_0", seed=0)
         assert review(deciding(decision), league, "main_0", seed=0) == (decision,)
     assert review(deciding(snapshot, learner="main_0"), league, "main_0", seed=0) == (snapshot,)
+
+
+def test_a_decision_about_a_player_that_does_not_learn() -> None:
+    league = league_of(AlphaStarConfig(), [])
+    for action in ("snapshot", "reset"):
+        config = deciding(Decision(action, player="main_0@0"))  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match=f"a decision to {action} 'main_0@0', which does not learn"):
+            review(config, league, "main_0", seed=0)

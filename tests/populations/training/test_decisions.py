@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from marlnb.errors import ConfigError
 from marlnb.experiment import Experiment
 from marlnb.league_config import LEAGUES
 from marlnb.models.policies.policy import Policy
@@ -15,16 +16,21 @@ from marlnb.training.runs.run import Run
 from tests.populations.training.league.test_loop import SMALL, _result, _train
 
 NAME = "tests.populations.training.league.growing_league:Growing"
-WORDS = ("env=tests.populations.training.games:RockPaperScissors", f"league={NAME}", *SMALL)
+UNANIMOUS = "tests.populations.training.league.unanimous_league:Unanimous"
+GAME = ("env=tests.populations.training.games:RockPaperScissors", *SMALL)
+WORDS = (*GAME, f"league={NAME}")
 TURNS = 2 + 3 + 3 + 4 + 4  # of rounds 0 to 4: a player joins after each of the first three; one is frozen after round 1
 
 
 @pytest.fixture(autouse=True)
 def _registered() -> Iterator[None]:
-    """The league has a name; forgotten afterwards, so that other tests do not see it."""
-    LEAGUES.get(NAME)
+    """The leagues have names; forgotten afterwards, so that other tests do not see them."""
+    names = (NAME, UNANIMOUS)
+    for name in names:
+        LEAGUES.get(name)
     yield
-    LEAGUES._members.pop(NAME)
+    for name in names:
+        LEAGUES._members.pop(name)
 
 
 def _weights(policies: dict[str, Policy]) -> torch.Tensor:
@@ -62,3 +68,37 @@ def test_players_join_freeze_and_retire_with_the_same_bits_after_a_kill(tmp_path
     for key, value in state.items():
         other = killed_state[key]
         assert torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other, key
+
+
+def _unanimous(path: Path, *words: str) -> list[tuple[str, str]]:
+    """What happens in a league whose players all decide the same after the first of two rounds."""
+    _train(Experiment.compose(*GAME, f"league={UNANIMOUS}", "frames=384", *words), path)
+    return [(event.event, event.player) for event in Run.open(path).league.events() if event.round >= 0]
+
+
+@pytest.mark.parametrize(
+    ("words", "happened"),
+    [
+        (  # one place is left, and no player is reset without its snapshot
+            ("league.action=snapshot", "league.max_players=4"),
+            [("snapshot", "player_0@0"), ("reset", "player_0")],
+        ),
+        (
+            ("league.action=retire",),
+            [("frozen", "player_2"), ("retired", "player_2"), ("reset", "player_0")],
+        ),
+        (  # all wish the same state, so only the reset of player_2 itself is dropped
+            ("league.action=freeze",),
+            [("frozen", "player_2"), ("reset", "player_0"), ("reset", "player_1")],
+        ),
+    ],
+)
+def test_a_decision_that_became_impossible_in_its_round_is_dropped_with_those_after_it(
+    tmp_path: Path, words: tuple[str, ...], happened: list[tuple[str, str]]
+) -> None:
+    assert _unanimous(tmp_path / "run", *words) == happened
+
+
+def test_a_player_is_added_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="adds the player 'fresh', which exists already"):
+        _unanimous(tmp_path / "run", "league.action=add")

@@ -7,9 +7,9 @@ from functools import partial
 
 from marlnb.errors import ConfigError
 from marlnb.league_config import LeagueConfig
-from marlnb.populations.league.draws import draw_match
+from marlnb.populations.league.draws import LEARNER_ACTIONS, draw_match
 from marlnb.populations.league.player_log import PlayerEvent, What
-from marlnb.populations.league.players import Player, snapshot_id
+from marlnb.populations.league.players import NewPlayer, Player, snapshot_id
 from marlnb.populations.league.roster import player_sides
 from marlnb.populations.league.state import Decision, LeagueState
 from marlnb.populations.training.league.files import LeagueFiles, PlayerHistory
@@ -72,31 +72,30 @@ class LeagueChanges:
         """A player gets environments, in which it meets the players of the league as it is then, and learners."""
         self._players.join(player, partial(self._draw, player.id))
 
-    def carry_out(self, decision: Decision, player: Player) -> None:
-        """Changes the league as decided. Snapshots are written before anything else happens to their player."""
-        reason = decision.reason
-        if decision.action in ("snapshot", "reset") and not player.learning:
-            raise ConfigError(
-                f"league {self._config.name!r}: a decision to {decision.action} {player.id!r}, which does not learn"
-            )
-        has_place = len(self.league.players) < self._config.max_players
-        if decision.action == "snapshot" and has_place:
+    def carry_out(self, decision: Decision, reviewed: str) -> bool:
+        """Changes the league by a decision of a player's review, unless an earlier one has made it impossible.
+
+        Returns:
+            whether it was possible: the league has a place for who would join, and a player to be changed still plays.
+        """
+        new, reason = decision.new, decision.reason
+        n_joining = {"add": 1 + bool(new and new.with_snapshot), "snapshot": 1}.get(decision.action, 0)
+        if n_joining and len(self.league.players) + n_joining > self._config.max_players:
+            return False
+        if decision.action == "add":
+            assert new is not None
+            self._add(new, reason)
+            return True
+        player = self.league.players.get(decision.player or reviewed)
+        if player is None or (decision.action in LEARNER_ACTIONS and not player.learning):
+            return False
+        if decision.action == "snapshot":
             self._snapshot(player, reason)
         elif decision.action == "reset":
             self._reset(player, reason)
-        elif decision.action == "add" and has_place:
-            assert decision.new is not None
-            new = decision.new
-            added = Player(new.id, new.role, new.side, parent=new.parent)
-            self.join(added)
-            if new.parent:
-                self._weights.inherit(added)
-            self.log("added", added, reason)
-            self.league = replace(self.league, players={**self.league.players, new.id: added})
-            if new.with_snapshot:
-                self._snapshot(added, reason)
-        elif decision.action in ("freeze", "retire"):
+        else:
             self._stop_learning(player, reason, retires=decision.action == "retire")
+        return True
 
     def grant(self, request: PlayerRequest) -> str:
         """Freezes or retires a player as a user wants it, unless the league could not continue without it.
@@ -133,6 +132,18 @@ class LeagueChanges:
         known = self._history.known
         versions = tuple(frames.get(name, known[name].born_at_frames) for name in pairing.players.values())
         return MatchStart(number, pairing, versions, self.league.round)
+
+    def _add(self, new: NewPlayer, reason: str) -> None:
+        if new.id in self.league.players:
+            raise ConfigError(f"league {self._config.name!r} adds the player {new.id!r}, which exists already")
+        added = Player(new.id, new.role, new.side, parent=new.parent)
+        self.join(added)
+        if new.parent:
+            self._weights.inherit(added)
+        self.log("added", added, reason)
+        self.league = replace(self.league, players={**self.league.players, new.id: added})
+        if new.with_snapshot:
+            self._snapshot(added, reason)
 
     def _snapshot(self, player: Player, reason: str) -> None:
         name = snapshot_id(player.id, self._history.n_snapshots(player.id))

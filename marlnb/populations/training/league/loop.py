@@ -231,7 +231,8 @@ class LeagueLoop:
         self._changes.league = league
         for player in self._trained:
             for decision in review(self.config, league, player, self.experiment.seed):
-                self._changes.carry_out(decision, league.players[decision.player or player])
+                if not self._changes.carry_out(decision, player):
+                    break  # as a reset, whose snapshot found no place
         for request in requests_due(self._files.folder, self.league.round):
             if outcome := self._changes.grant(request):
                 self._run.log_event(f"league, end of round {self.league.round}: {outcome}")
