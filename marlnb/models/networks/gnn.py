@@ -132,6 +132,9 @@ class GNN(HiddenNetwork):
             x = messaging(x, graph)
         return self.head(x), None
 
+    def readers(self) -> list[AgentLinear]:
+        return [module for module in self.rounds[0].children() if isinstance(module, AgentLinear)]
+
     def inner_sites(self) -> list[SiteModule]:
         rounds = enumerate(cast(Iterable[Messaging], self.rounds), start=1)
         return [site for number, messaging in rounds for site in messaging.sites(number)]

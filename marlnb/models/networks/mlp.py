@@ -20,6 +20,7 @@ class HiddenNetwork(Network):
     """Hidden layers, each a site, and a linear head `[..., n_agents, in] -> [..., n_agents, out]`.
 
     A subclass calls `add_hidden`, then `add_head`, and creates its own layers before or between them.
+    One with layers between them has its own `readers`.
 
     Raises:
         ConfigError: a size is 0.
@@ -52,6 +53,10 @@ class HiddenNetwork(Network):
 
     def forward(self, x: Tensor, recurrent: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         return self.head(self.hidden(self.embed(x))), None
+
+    def readers(self) -> list[AgentLinear]:
+        """The affine maps that read the output of the last hidden layer."""
+        return [self.head]
 
     def first_sites(self) -> list[SiteModule]:
         """The sites before the hidden layers."""

@@ -75,6 +75,9 @@ class GRU(RecurrentNetwork):
     def project(self, x: Tensor) -> Tensor:
         return self.gru.project(self.hidden(x))
 
+    def readers(self) -> list[AgentLinear]:
+        return [self.gru.input]
+
     def step(self, projected: Tensor, state: Tensor) -> Tensor:
         return self.gru(projected, state)  # type: ignore[no-any-return]
 
@@ -138,6 +141,9 @@ class LSTM(RecurrentNetwork):
 
     def project(self, x: Tensor) -> Tensor:
         return self.lstm.input(self.hidden(x))  # type: ignore[no-any-return]
+
+    def readers(self) -> list[AgentLinear]:
+        return [self.lstm.input]
 
     def step(self, projected: Tensor, state: Tensor) -> Tensor:
         return torch.stack(self.lstm(projected, *state.unbind(-2)), dim=-2)

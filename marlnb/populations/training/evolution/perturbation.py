@@ -10,6 +10,8 @@ Source: Liu et al. 2025 (ReGraMa), with Adam's average in the place of one batch
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -29,8 +31,8 @@ def perturb(learner: Learner, rng: np.random.Generator, *, sigma: float, dormant
     n_reset = 0
     for network in learner.policy.modules():
         if isinstance(network, HiddenNetwork):
-            for layer, consumer in _layers(network):
-                n_reset += _reset_dormant(learner, layer, consumer, dormant_threshold, generator)
+            for layer, readers in _layers(network):
+                n_reset += _reset_dormant(learner, layer, readers, dormant_threshold, generator)
     n_changed = 0
     for name, weight in learner.policy.named_parameters():
         if name.startswith("actor.") and weight.ndim >= 2 and name.endswith("weight") and weight.requires_grad:
@@ -41,17 +43,18 @@ def perturb(learner: Learner, rng: np.random.Generator, *, sigma: float, dormant
     return f"{n_reset} dormant units reset, {n_changed} weights of the actor changed"
 
 
-def _layers(network: HiddenNetwork) -> list[tuple[AgentLinear, AgentLinear]]:
-    """Each hidden layer's affine map, and the one that reads it; layers that another kind of module reads are left."""
+def _layers(network: HiddenNetwork) -> Iterator[tuple[AgentLinear, list[AgentLinear]]]:
+    """Each hidden layer's affine map, and those that read it."""
     maps = [layer.linear for layer in network.hidden if isinstance(layer, HiddenLayer)]
-    inside = {id(each) for each in maps}
-    later = [module for module in network.modules() if isinstance(module, AgentLinear) and id(module) not in inside]
-    readers = [*maps[1:], *[module for module in later if maps and module.in_features == maps[-1].out_features][:1]]
-    return list(zip(maps, readers))
+    return zip(maps, [*([each] for each in maps[1:]), network.readers()])
 
 
 def _reset_dormant(
-    learner: Learner, layer: AgentLinear, consumer: AgentLinear, threshold: float, generator: torch.Generator
+    learner: Learner,
+    layer: AgentLinear,
+    readers: Sequence[AgentLinear],
+    threshold: float,
+    generator: torch.Generator,
 ) -> int:
     """Resets the dormant units of one layer; returns how many."""
     moments = [m for optimizer in learner.optimizers.values() if (m := moments_of(optimizer, layer.weight)) is not None]
@@ -64,11 +67,16 @@ def _reset_dormant(
         std = layer.weight[~dormant].std()
         layer.weight[dormant] = (torch.randn(n_dormant, layer.in_features, generator=generator)).to(std) * std
         layer.bias[dormant] = 0.0
-        consumer.weight[..., dormant] = 0.0
-        for tensor, index in ((layer.weight, dormant), (layer.bias, dormant), (consumer.weight, (..., dormant))):
-            for optimizer in learner.optimizers.values():
+        outgoing = [reader.weight for reader in readers]
+        for weight in outgoing:
+            weight[..., dormant] = 0.0
+        for optimizer in learner.optimizers.values():
+            for tensor in (layer.weight, layer.bias):
                 for moment in moments_of(optimizer, tensor) or ():
-                    moment[index] = 0.0
+                    moment[dormant] = 0.0
+            for weight in outgoing:
+                for moment in moments_of(optimizer, weight) or ():
+                    moment[..., dormant] = 0.0
     return n_dormant
 
 

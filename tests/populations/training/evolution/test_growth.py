@@ -121,6 +121,38 @@ def test_what_cannot_grow_is_refused(kind: str, overrides: tuple[str, ...], mess
         mutated(kind, generator(0, "", "", 0), experiment.evolution, experiment, (), networks)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "readers"),
+    [
+        (("algorithm=mappo", "critic=attention"), ("critic.network.head",)),
+        (("algorithm=mappo", "critic=deep_sets"), ("critic.network.head",)),
+        (("model=gnn", "model.messages=graph"), ("actor.network.rounds.0.own", "actor.network.rounds.0.heard")),
+        (("model=gnn",), tuple(f"actor.network.rounds.0.{name}" for name in ("own", "heard", "hearing"))),
+        (("model=lstm",), ("actor.network.lstm.input",)),
+    ],
+    ids=["attention", "deep_sets", "graph", "gatv2", "lstm"],
+)
+def test_all_that_read_a_dormant_unit_get_weights_of_0_and_nothing_else(
+    tmp_path: Path, overrides: tuple[str, ...], readers: tuple[str, ...]
+) -> None:
+    words = ("model.hidden=[64]",) if overrides[0].startswith("model=") else ("critic.hidden=[64]",)
+    experiment = Experiment.compose(*BASE[:4], *CASES["ippo"], *overrides, *words)
+    with _trainer(tmp_path / "run", experiment, 1) as trainer:
+        learner = trainer.loop.learners["agent"]
+        layer = f"{readers[0].partition('.')[0]}.network.hidden.0.linear"
+        weights = dict(learner.policy.named_parameters())
+        moments_of(learner._optimizer, weights[f"{layer}.weight"])[0][3] = 0.0  # unit 3 has no gradient
+        before = {name: weight.detach().clone() for name, weight in weights.items()}
+        perturb(learner, generator(0, "", "", 0), sigma=0.0, dormant_threshold=1e-9)
+        changed = {name for name, weight in weights.items() if not torch.equal(weight, before[name])}
+        outgoing = {f"{name}.weight" for name in readers}
+        assert changed - {f"{layer}.bias"} == {f"{layer}.weight", *outgoing}
+        for name in outgoing:
+            same = (weights[name] == before[name]).all(0)
+            assert not weights[name][:, 3].any() and same.tolist() == [k != 3 for k in range(64)]
+            assert not any(moment[:, 3].any() for moment in moments_of(learner._optimizer, weights[name]))
+
+
 def test_dormant_units_start_again_and_weights_get_noise(tmp_path: Path) -> None:
     experiment = Experiment.compose(*BASE[:4], *CASES["ippo"], "model.hidden=[16,16]")
     with _trainer(tmp_path / "run", experiment) as trainer:
