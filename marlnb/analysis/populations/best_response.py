@@ -19,6 +19,7 @@ from marlnb.populations.exact_evaluation import perfect_response
 from marlnb.populations.league.roster import is_symmetric
 from marlnb.populations.matches.seating import label_of, league_rules, match_sides, player_side
 from marlnb.populations.run_league import LeaguePlayer
+from marlnb.populations.training.league.player_experiment import league_experiment
 from marlnb.training.learners import checkpoint_experiment
 from marlnb.training.policies.policy_source import as_policy_source
 from marlnb.training.runs.files import is_run
@@ -49,7 +50,8 @@ def best_response(
     only.
 
     Args:
-        player: a run or its folder, or a player or snapshot of a league. Of a population, its fittest member.
+        player: a run or its folder, or a player or snapshot of a league. Of a population, its fittest member; of a
+            league, the first player of each side.
         env_steps: environment steps that the opponent learns from; rounded up to whole iterations.
         side: the player's, where sides have players of their own and a run acts for all of them. Where any player takes
             any seat, it is None.
@@ -72,8 +74,9 @@ def best_response(
             "of a population is a run after run.population.winner(path)"
         )
     side = _side(fixed, side)
-    experiment = replace(_experiment(fixed, algorithm, side), frames=env_steps, seed=seed)
-    learned_by = _algorithms(fixed, algorithm, side)
+    base = _own_experiment(fixed)
+    experiment = replace(_experiment(fixed, base, algorithm, side), frames=env_steps, seed=seed)
+    learned_by = [algorithm.name] if algorithm is not None else _algorithms(fixed, base, side)
     parts = [*([side] if side else []), str(env_steps), *learned_by, str(seed), fixed.origin().sha256[:8]]
     if algorithm is not None:
         parts.append(hashlib.sha256(json.dumps(to_json(algorithm), sort_keys=True).encode()).hexdigest()[:8])
@@ -102,12 +105,22 @@ def best_response(
     )
 
 
-def _experiment(fixed: Run | LeaguePlayer, algorithm: AlgorithmConfig | None, side: str) -> Experiment:
+def _own_experiment(fixed: Run | LeaguePlayer) -> Experiment:
+    """What a player learned with; of a league's run the players that act for it, of a population's the fittest."""
+    experiment = fixed.experiment
+    if experiment.league is not None:
+        experiment = league_experiment(experiment.loaded(env=False), fixed.spec)
+    if experiment.evolution is not None:
+        state = fixed.checkpoint().load()  # type: ignore[union-attr]
+        experiment = checkpoint_experiment(experiment, fixed.spec, state)
+    return experiment.at_frames(0)
+
+
+def _experiment(
+    fixed: Run | LeaguePlayer, base: Experiment, algorithm: AlgorithmConfig | None, side: str
+) -> Experiment:
     """The training of the opponent: the player's own, without its limits, in a league with the fixed player."""
-    base, rules, of_league = fixed.experiment, league_rules(fixed), isinstance(fixed, LeaguePlayer)
-    if base.evolution is not None:
-        base = checkpoint_experiment(base, fixed.spec, fixed.checkpoint().load())  # type: ignore[union-attr]
-    base = base.at_frames(0)
+    rules, of_league = league_rules(fixed), isinstance(fixed, LeaguePlayer)
     league = BestResponseConfig(
         run=str((fixed.league.run if of_league else fixed).path.absolute()),  # type: ignore[union-attr]
         player=fixed.id if of_league else "",  # type: ignore[union-attr]
@@ -142,13 +155,11 @@ def _with_stored_path(experiment: Experiment, folder: str | os.PathLike[str]) ->
     return replace(experiment, league=replace(experiment.league, run=stored.run))
 
 
-def _algorithms(fixed: Run | LeaguePlayer, algorithm: AlgorithmConfig | None, side: str) -> list[str]:
+def _algorithms(fixed: Run | LeaguePlayer, base: Experiment, side: str) -> list[str]:
     """The names of the algorithms by which the opponent learns: those of the groups for which it acts."""
-    if algorithm is not None:
-        return [algorithm.name]
     agents = {agent for each in match_sides(fixed, fixed) if each.name != side for agent in each.agents}
     groups = [group.name for group in fixed.spec.groups if agents & set(group.agents)]
-    return list(dict.fromkeys(fixed.experiment.algorithm_of(group).name for group in groups))
+    return list(dict.fromkeys(base.algorithm_of(group).name for group in groups))
 
 
 def _side(fixed: Run | LeaguePlayer, side: str | None) -> str:

@@ -68,6 +68,19 @@ def test_a_response_to_a_population_has_the_networks_of_the_fittest_member(tmp_p
         trained(tmp_path / "other", *RPS, "league=best_response", f"league.run={run.path}", "frames=16")
 
 
+def test_a_response_to_a_league_has_the_algorithm_and_networks_of_the_player_that_acts_for_it(tmp_path: Path) -> None:
+    words = (*RPS[:2], "n_envs=2", "rollout_steps=8", "algorithm.epochs=1", "league=alphastar", "frames=64")
+    own = ("algorithms.main=a2c", "models.main_0.hidden=[8]", "algorithms.main_exploiter=ippo")
+    run = trained(tmp_path / "run", *words, *own)
+    result = mnb.best_response(run, env_steps=16, episodes=4, progress=False)
+    assert result.algorithm == "a2c"
+    weights = {name: player.policies()["player"].state_dict() for name, player in result.run.league.players.items()}
+    acting = run.policies()["player"].state_dict()
+    assert weights["response_0"].keys() == acting.keys()
+    assert all(weights["response_0"][name].shape == value.shape for name, value in acting.items())
+    assert all(torch.equal(weights["fixed"][name], value) for name, value in acting.items())
+
+
 def test_each_choice_of_options_has_a_folder_of_its_own(tmp_path: Path) -> None:
     words = (*RPS[:2], "n_envs=2", "rollout_steps=8", "algorithm.epochs=1", "frames=16")
     run = trained(tmp_path / "run", *words)

@@ -94,7 +94,7 @@ def league_experiment(experiment: Experiment, spec: EnvSpec) -> Experiment:
     critics: dict[str, ModelConfig] = {}
     for group, player in representatives(state.players.values(), state.sides, spec).items():
         own = player_experiment(experiment, spec, player)
-        algorithms[group] = own.algorithm_of(group)
+        algorithms |= {name: value for name, value in own.algorithms.items() if name == group}
         models |= {name: value for name, value in own.models.items() if name in (group, *spec.group(group).agents)}
         critics |= {name: value for name, value in own.critics.items() if name in (group, *spec.group(group).agents)}
     return replace(experiment, league=None, algorithms=algorithms, models=models, critics=critics)
