@@ -40,6 +40,8 @@ def test_cells_are_win_rates_and_grey_where_players_have_not_met(run: Run) -> No
     met = payoff.counts(rows, columns)[0] > 0
     assert np.array_equal(~np.ma.getmaskarray(cells)[0] & ~np.isnan(cells.filled(np.nan)[0]), [*met[:2], False])
     assert cells[0, 0] == pytest.approx(payoff.win_rate("main_0", "main_0@0"))
+    one = plots.payoff_map(run.league, "main_0", "main_0@0").collections[0].get_array()
+    assert np.array_equal(one.reshape(1), cells[0, :1])
 
 
 def test_snapshots_that_are_left_out_are_counted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

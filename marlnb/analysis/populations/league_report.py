@@ -37,6 +37,7 @@ from marlnb.populations.ratings.player_ratings import rate
 from marlnb.populations.run_league import REPORT, LeaguePlayer, RunLeague
 from marlnb.recording.tools.recorded_env import differing_options, in_words
 from marlnb.training.runs.run import Run, opened_run
+from marlnb.values import checked_number
 
 RunsLike = Run | str | os.PathLike[str] | Sequence[Run | str | os.PathLike[str]]
 CONTROL_ENTROPY = 0.05
@@ -88,7 +89,9 @@ def league_report(
     Raises:
         AnalysisError: a run has no league, the numbers of runs differ, they had different numbers of steps or other
             environments, or two leagues, or two controls, have the same seed.
+        ConfigError: `players` is below 1, or `episodes` too few.
     """
+    players = checked_number(players, int, "players", ge=1)
     leagues, references = _leagues(runs), _leagues(controls)
     steps = _check(leagues, references)
     details: list[pd.DataFrame] = []

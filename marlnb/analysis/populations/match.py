@@ -26,6 +26,7 @@ from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
 from marlnb.training.policies.policy_source import PolicySourceLike, as_policy_source
 from marlnb.training.runs.run_folder import Which
+from marlnb.values import checked_number
 
 MATCHES = "matches"
 EPISODES = 100
@@ -72,19 +73,19 @@ def match(
     Raises:
         ConfigError: the players have other groups, observations or actions, cannot take different sides, or share
             their returns; the environment has one side only, `sides` names none, or `sides` or `win_threshold` names
-            another one; or `name` has folders.
+            another one; `episodes`, `checkpoints` or `win_threshold` has a wrong value; or `name` has folders.
         RecordingError: there are recordings of this name with other players or options.
         CheckpointError: a snapshot is missing or damaged.
     """
     first, second = (as_policy_source(source, trust=trust) for source in (a, b))
     if fixed := [name for name in ("checkpoint", "edits", "agents") if name in options]:
         raise ConfigError(f"match has no option {fixed[0]!r}: both players are recorded whole, as trained")
-    threshold = win_threshold or league_rules(first, second).win_threshold
+    episodes = checked_number(episodes, int, "episodes")
+    if not isinstance(checkpoints, (tuple, list)) or len(checkpoints) != 2:
+        raise ConfigError(f'checkpoints must be two, of a and of b, such as ("last", "best"); got {checkpoints!r}')
     all_sides = match_sides(first, second)
-    side_names = [each.name for each in all_sides]
-    for side in win_threshold or ():
-        if side not in side_names:
-            raise ConfigError(unknown(f"side of {first.spec.name} in win_threshold", side, side_names))
+    threshold = _checked_threshold(win_threshold or {}, first.spec.name, all_sides)
+    threshold = threshold or league_rules(first, second).win_threshold
     iterations = (first.origin(checkpoints[0]).iteration, second.origin(checkpoints[1]).iteration)
     contestants = ((first, iterations[0]), (second, iterations[1]))
     labels = match_labels(*contestants)
@@ -126,6 +127,14 @@ def match(
         win_threshold=threshold,
         warnings=result_warnings(len(table), n_distinct, explore),
     )
+
+
+def _checked_threshold(win_threshold: Mapping[str, float], env: str, sides: Sequence[Side]) -> Mapping[str, float]:
+    names = [each.name for each in sides]
+    for side in win_threshold:
+        if side not in names:
+            raise ConfigError(unknown(f"side of {env} in win_threshold", side, names))
+    return {side: checked_number(value, float, f"win_threshold.{side}") for side, value in win_threshold.items()}
 
 
 def _chosen(possible: Sequence[Seating], sides: str | Sequence[str] | None) -> list[Seating]:

@@ -19,6 +19,7 @@ from marlnb.populations.matches.seating import labels_of
 from marlnb.populations.ratings.elo import log_odds
 from marlnb.recording.file.opened import RecordingLike, opened_recording
 from marlnb.training.policies.policy_source import PolicySource
+from marlnb.values import checked_number
 
 MIN_PLAYERS = 4
 EPISODES = 40  # of each match
@@ -51,11 +52,11 @@ def player_maps(
         seed: of the permutations.
     Raises:
         AnalysisError: fewer than 4 players, or one twice.
-        ConfigError: two players cannot meet.
+        ConfigError: two players cannot meet, or there are no permutations.
     """
     recording = opened_recording(recording)
     names = labels_of(*players)
-    _check(names)
+    _check(names, n_permutations)
     scores = np.full((len(players), len(players)), 0.5)
     for i, j in combinations(range(len(players)), 2):
         rate = pair_match(players[i], players[j], episodes=episodes).win_rate.value
@@ -101,8 +102,9 @@ def compare_maps(
         warnings: about the features.
     Raises:
         AnalysisError: fewer than 4 players, or one twice.
+        ConfigError: there are no permutations.
     """
-    _check(players)
+    _check(players, n_permutations)
     norms = np.linalg.norm(advantages, axis=1)
     results = advantages @ advantages.T / np.maximum(np.outer(norms, norms), 1e-12)
     pairs = np.triu_indices(len(players), 1)
@@ -146,6 +148,7 @@ def _spearman(a: np.ndarray, b: np.ndarray) -> float:
     return float(a @ b) / size if size > 0 else 0.0
 
 
-def _check(names: Sequence[str]) -> None:
+def _check(names: Sequence[str], n_permutations: int) -> None:
+    checked_number(n_permutations, int, "n_permutations", ge=1)
     if len(names) < MIN_PLAYERS or len(set(names)) < len(names):
         raise AnalysisError(f"a comparison needs {MIN_PLAYERS} players or more, each once; got {', '.join(names)}")

@@ -58,8 +58,8 @@ def match_counts(league: RunLeague, *, title: str = "Matches by kind", ax: Axes 
 
 def payoff_map(
     league: RunLeague,
-    rows: Sequence[str] | None = None,
-    columns: Sequence[str] | None = None,
+    rows: str | Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     *,
     title: str = "Who beats whom?",
     ax: Axes | None = None,
@@ -69,17 +69,18 @@ def payoff_map(
     Rates are written into the cells of at most MAX_WRITTEN columns.
 
     Args:
-        rows: ids; None: the learning and frozen players.
-        columns: ids; None: the same and their snapshots, evenly thinned to MAX_PLAYERS; the figure says how many of the
-            snapshots it shows.
+        rows: an id or several; None: the learning and frozen players.
+        columns: an id or several; None: the same and their snapshots, evenly thinned to MAX_PLAYERS; the
+            figure says how many of the snapshots it shows.
     """
     payoff = league.payoff()
     _check(bool(payoff.games.any()), league)
-    rows = [name for name in league.players if name in league.history.playing] if rows is None else list(rows)
+    players = [name for name in league.players if name in league.history.playing]
+    rows, columns = ([names] if isinstance(names, str) else names for names in (rows, columns))
+    rows = players if rows is None else list(rows)
     note = ""
     if columns is None:
         columns = _thinned(league, MAX_PLAYERS)
-        players = [name for name in league.players if name in league.history.playing]
         snapshots = {each.id for name in players for each in league[name].snapshots}
         if hidden := snapshots - set(columns):
             note = f"{len(snapshots) - len(hidden)} of {len(snapshots)} snapshots; columns= chooses others"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from marlnb.display.array_summary import FieldsSummary
+from marlnb.errors import ConfigError, unknown
 from marlnb.populations.league.matches import Match
 from marlnb.populations.league.resets import Resets
 
@@ -123,8 +124,12 @@ class PayoffTable(FieldsSummary):
         return np.divide(self.wins, self.games, out=np.full(self.games.shape, UNKNOWN), where=self.games > 0)
 
     def win_rate(self, player: str, opponent: str) -> float:
-        """P[player beats opponent]; 0.5 if they have not met."""
-        return float(self.win_rates[self._index[player], self._index[opponent]])
+        """P[player beats opponent]; 0.5 if they have not met.
+
+        Raises:
+            ConfigError: one of them is not in the table.
+        """
+        return float(self.block((player,), (opponent,))[0, 0])
 
     def rates(self, player: str, opponents: Sequence[str], min_games: int = 1) -> np.ndarray:
         """P[player beats opponent] `[opponent]`; 0.5 where they have met less often than `min_games`."""
@@ -144,8 +149,10 @@ class PayoffTable(FieldsSummary):
         return self.counts((player,), opponents)[0] >= min_games
 
     def _at(self, rows: Sequence[str], columns: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        places = ([self._index[name] for name in names] for names in (rows, columns))
-        row, column = (np.array(names, np.int64) for names in places)
+        for name in (*rows, *columns):
+            if name not in self._index:
+                raise ConfigError(unknown("player in the payoff table", name, self.players))
+        row, column = (np.array([self._index[name] for name in names], np.int64) for names in (rows, columns))
         return row[:, None], column[None]
 
     @cached_property

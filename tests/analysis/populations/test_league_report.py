@@ -15,7 +15,7 @@ from marlnb.analysis.populations.league_report import _measure, population_share
 from marlnb.analysis.populations.league_report_result import LeagueReport
 from marlnb.analysis.populations.round_robin import Results
 from marlnb.cli import main
-from marlnb.errors import AnalysisError
+from marlnb.errors import AnalysisError, ConfigError
 from marlnb.populations.ratings.alpha_rank import alpha_rank, alpha_rank_of_two
 
 ROCK_PAPER_SCISSORS = np.array([[0.5, 0, 1], [1, 0.5, 0], [0, 1, 0.5]])
@@ -100,6 +100,8 @@ def test_a_league_and_its_control(tmp_path: Path, capsys: pytest.CaptureFixture[
     more = mnb.league_report(runs[0], controls[0], players=3, episodes=6, progress=False)
     ids = set(more.players["player"])
     assert {name for name in ids if f"control/{name}" in ids} > {"main_0"}  # snapshots of the same name
+    with pytest.raises(ConfigError, match="players must be at least 1; got 0"):
+        mnb.league_report(runs, controls, players=0)
     with pytest.raises(AnalysisError, match=r"a seed of its own; got .*league_0 with 0, .*league_0 with 0$"):
         mnb.league_report([runs[0]] * 2, controls)
     with pytest.raises(AnalysisError, match=r"a seed of its own; got .*control_1 with 1, .*control_1 with 1$"):

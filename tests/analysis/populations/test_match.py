@@ -279,6 +279,13 @@ def test_matches_that_cannot_be_played_are_errors(league: RunLeague, tmp_path: P
         mnb.match(a, spread, progress=False)
     with pytest.raises(ConfigError, match="episodes must be 2 or more, one for each side"):
         mnb.match(a, b, episodes=1, progress=False)
+    with pytest.raises(ConfigError, match=r"episodes .* whole number; got 2\.5"):
+        mnb.match(a, b, episodes=2.5, progress=False)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"win_threshold\.player_1 .* number; got 'x'"):
+        mnb.match(a, b, win_threshold={"player_1": "x"}, progress=False)  # type: ignore[dict-item]
+    for checkpoints in ("last", ("last",)):
+        with pytest.raises(ConfigError, match=r"checkpoints must be two, of a and of b, .*; got .*last"):
+            mnb.match(a, b, checkpoints=checkpoints, progress=False)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="no side 'north' of main_0 in this match"):
         mnb.match(a, b, sides="north", progress=False)
     with pytest.raises(ConfigError, match=r"mpe/simple_spread .*cooperative"):

@@ -90,6 +90,8 @@ def test_a_table_by_hand_in_parts_and_after_a_reset() -> None:
     assert table.win_rate("x", "y") + table.win_rate("y", "x") == pytest.approx(1)
     assert table.win_rate("y", "z") == 0.5 and table.win_rate("x", "x") == 0.5
     assert table.counts(["x"], ["x", "y", "z"]).tolist() == [[1, 3, 1]]
+    with pytest.raises(ConfigError, match=r"no player 'w' in the payoff table. Valid: x, y, z"):
+        table.win_rate("x", "w")
     parts = PayoffTable.empty(decay=0.5).add(matches[:2]).add(matches[2:])
     assert np.array_equal(parts.win_rates, table.win_rates) and parts.players == table.players
     later = [played("x", "y", 1, round=1)]
