@@ -9,16 +9,15 @@ function pathLines(paths: readonly string[]): string {
   return paths.map(path => `    ${JSON.stringify(path)},\n`).join('');
 }
 
-/** The cells of a notebook that maps runs by their agents' hidden states, and opens the two that differ most. */
-export function mapCells(paths: readonly string[]): string[] {
+/** The cells of a notebook that makes a map of runs again, and opens the two that differ most. */
+export function mapCells(map: RunMapAnswer): string[] {
   return [
     'import marlnb as mnb\nfrom marlnb import plots\n\n' +
-      `runs = [mnb.Run.open(path) for path in [\n${pathLines(paths)}]]\n` +
-      '# the observations that all runs receive: episodes of the first one\n' +
-      'shared = mnb.record(runs[0], name=f"map-{runs[0].checkpoint().iteration}", episodes=20, exist="open")\n' +
+      `runs = [mnb.Run.open(path) for path in [\n${pathLines(map.paths)}]]\n` +
+      '# the observations that all runs receive\n' +
+      `shared = mnb.Recording.open(${JSON.stringify(map.recording)})\n` +
       'shared.sites',
-    'site = next(name for name in shared.sites if "/actor/" in name)\n' +
-      'agent = str(shared[site].labels["agent"][0])\n' +
+    `site = ${JSON.stringify(map.site)}\nagent = ${JSON.stringify(map.agent)}\n` +
       'result = mnb.run_map(runs, shared, site=site, agent=agent)\n' +
       'plots.run_map_figure(result)\nresult',
     '# the two that differ most, of those with equal returns: both receive the observations at which they do\n' +

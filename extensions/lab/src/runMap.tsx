@@ -80,7 +80,7 @@ export function RunMap({ context, paths }: { context: Context; paths: readonly s
                 ))}
               </select>
             </label>
-            <button onClick={() => void commands.execute(CommandIDs.newNotebook, { cells: mapCells(paths) })}>
+            <button onClick={() => void commands.execute(CommandIDs.newNotebook, { cells: mapCells(answer) })}>
               {trans.__('Open the map as a notebook')}
             </button>
           </div>

@@ -2,6 +2,7 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { describe, expect, it } from 'vitest';
 import { attachCell, comparisonCells, mapCells } from '../src/comparisonNotebook';
 import { flatten } from '../src/configuration';
+import type { RunMapAnswer } from '../src/messages';
 import { columns } from '../src/tableColumns';
 import { DEFAULT_VIEW, tableRows, type TableView } from '../src/tableRows';
 import { RUN } from './run';
@@ -50,7 +51,7 @@ describe('a configuration', () => {
 describe('a comparison as a notebook', () => {
   it('quotes hostile paths', () => {
     const paths = ['/a"b\\n', "/a'; import os"];
-    for (const source of [comparisonCells(paths, ['seed'])[0], mapCells(paths)[0], attachCell(paths)]) {
+    for (const source of [comparisonCells(paths, ['seed'])[0], mapCells({ paths } as RunMapAnswer)[0], attachCell(paths)]) {
       expect(source).toContain('    "/a\\"b\\\\n",\n    "/a\'; import os",\n');
     }
   });
