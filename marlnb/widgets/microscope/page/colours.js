@@ -16,10 +16,13 @@ const bytesOf = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byte
 const floatsOf = (view) => new Float32Array(bytesOf(view).slice().buffer);
 const intsOf = (view) => new Int32Array(bytesOf(view).slice().buffer);
 
+// 1235, 12.3, 0.50; two digits of what is smaller: 0.012, 1.2e-4
 const brief = (v) => {
   if (!Number.isFinite(v)) return "–";
   const a = Math.abs(v);
-  return a >= 1000 ? v.toFixed(0) : a >= 10 ? v.toFixed(1) : v.toFixed(2);
+  if (a >= 0.1 || a === 0) return v.toFixed(a >= 1000 ? 0 : a >= 10 ? 1 : 2);
+  const rounded = Number(v.toPrecision(2));
+  return a < 1e-3 ? rounded.toExponential() : String(rounded);
 };
 
 function make(tag, className, text) {
