@@ -34,9 +34,16 @@ export function Notice(props: {
   } else if (!model.isComplete) {
     texts.push(trans.__('Reading the runs: %1 so far…', model.runs.length));
   }
+  return <NoticeLines texts={texts} />;
+}
+
+/** A line for each text; nothing without texts. */
+export function NoticeLines({ texts }: { texts: readonly string[] }): JSX.Element | null {
   return texts.length > 0 ? (
-    <p class="marlnb-notice" role="status">
-      {texts.join(' ')}
-    </p>
+    <div class="marlnb-notice" role="status">
+      {texts.map((text, index) => (
+        <div key={index}>{text}</div>
+      ))}
+    </div>
   ) : null;
 }

@@ -10,6 +10,7 @@ import { queueIcon } from '../icons';
 import { ListBox, type RowAttributes } from '../listBox';
 import { Live } from '../live';
 import type { QueueAnswer } from '../messages';
+import { NoticeLines } from '../notice';
 import { PreactWidget } from '../preactWidget';
 import { SearchField } from '../searchField';
 import { useSignal } from '../useSignal';
@@ -184,11 +185,7 @@ function QueueNotice(props: {
   for (const [executor, seconds] of Object.entries(live.answer.asked_s)) {
     texts.push(trans.__('%1 answered %2 ago.', executor, formatAge(seconds)));
   }
-  return texts.length > 0 ? (
-    <p class="marlnb-notice" role="status">
-      {texts.join(' ')}
-    </p>
-  ) : null;
+  return <NoticeLines texts={texts} />;
 }
 
 function Row(props: { row: QueueRow; trans: TranslationBundle; attributes: RowAttributes }): JSX.Element {
