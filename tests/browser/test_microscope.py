@@ -8,9 +8,11 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+import marlnb as mnb
 from tests.browser.lab import SLOW_MS, Lab, Notebook, until
 
 DATA = Path(__file__).parents[2] / "data"
@@ -120,6 +122,19 @@ def test_an_episode_is_looked_into(lab: Lab, page: Page, no_errors: list[str], k
     panel.get_by_title("remove this bookmark").click()
     expect(scope.locator(".ms-mark")).to_have_count(0, timeout=SLOW_MS)
     assert not no_errors, no_errors
+
+
+def test_descriptions_are_of_the_shown_step_out_of_the_window(lab: Lab, page: Page) -> None:
+    page.set_viewport_size({"width": 1300, "height": 450})
+    _, panel = _opened(lab, page, "described")
+    panel.locator(".ms-slider").fill("12")
+    _at(panel, 12)
+    chances = panel.locator("[data-agent=listener_0] .ms-actions canvas")
+    assert chances.evaluate("canvas => canvas.getBoundingClientRect().top") > 450 + 100  # where nothing is drawn
+    recording = mnb.Recording.open(lab.folder / "runs" / "described" / "recordings" / "looked-at.h5")
+    logits = recording.steps("listener", "logits").sel(episode=3).to_numpy()[12].ravel()
+    expected = f"no_op {np.exp(logits[0]) / np.exp(logits).sum():.2f},"
+    until(lambda: _status(chances).startswith(expected))
 
 
 def test_an_edited_episode_is_shown_with_the_original(lab: Lab, page: Page, no_errors: list[str], keep: Keep) -> None:

@@ -46,7 +46,7 @@ function makeCard({ agent, steps, onPick, onLook }) {
   let lookNote = null; // if only one step is attributed
   let concepts = [];
   let now = 0;
-  let visible = true; // in the window; otherwise nothing is drawn
+  let visible = true; // in the window; otherwise nothing is drawn while scrubbing
   const visibilityObserver = new IntersectionObserver((entries) => {
     visible = entries.at(-1).isIntersecting;
     if (visible) draw(now);
@@ -126,6 +126,7 @@ function makeCard({ agent, steps, onPick, onLook }) {
       if (visible) draw(t);
     },
     describe() {
+      if (!visible) draw(now); // screen readers read what is out of the window, too
       bars?.describe();
       lookBars?.describe();
       for (const concept of concepts) concept.rows.describe();

@@ -10,7 +10,7 @@ function render({ model, el }) {
   el.append(root);
   let sides = [];
   let t = Math.max(0, model.get("t"));
-  let frame = 0, saveTimer = 0, playing = 0, sharedScale = false, lastTick = 0, longest = null;
+  let frame = 0, settleTimer = 0, playing = 0, sharedScale = false, lastTick = 0, longest = null;
 
   const bar = make("div", "ms-controls");
   const button = (text, label, action) => {
@@ -65,12 +65,16 @@ function render({ model, el }) {
 
   function goTo(index) {
     t = Math.min(length() - 1, Math.max(0, index));
+    redraw();
+  }
+
+  function redraw() {
     if (!frame) frame = requestAnimationFrame(draw);
-    clearTimeout(saveTimer);
-    saveTimer = setTimeout(() => {
-      describe();
-      if (model.get("t") !== t) { model.set("t", t); model.save_changes(); }
-    }, 250);
+  }
+
+  function settle() { // when scrubbing has stopped
+    describe();
+    if (model.get("t") !== t) { model.set("t", t); model.save_changes(); }
   }
 
   function draw() {
@@ -80,6 +84,8 @@ function render({ model, el }) {
     if (readingText.data !== text) readingText.data = text;
     for (const side of sides) side.at(t);
     root.dataset.t = String(t);
+    clearTimeout(settleTimer);
+    settleTimer = setTimeout(settle, 250);
   }
 
   function describe() {
@@ -144,7 +150,6 @@ function render({ model, el }) {
     order.select.value = model.get("order");
   };
   const films = () => sides.forEach((side, k) => { const film = model.get("films")[k]; if (film) side.film.add(film.images, film.positions); });
-  const redraw = () => { if (!frame) frame = requestAnimationFrame(draw); };
   const bookmarks = () => {
     const episode = model.get("sides")[0].episode;
     const ofEpisode = model.get("bookmarks").filter((bookmark) => bookmark.episode === episode);
@@ -202,7 +207,7 @@ function render({ model, el }) {
   return () => {
     stop();
     cancelAnimationFrame(frame);
-    clearTimeout(saveTimer);
+    clearTimeout(settleTimer);
     themeObserver.disconnect();
     for (const side of sides) side.end();
     for (const [name, handler] of Object.entries(handlers)) model.off(name, handler);

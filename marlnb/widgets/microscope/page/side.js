@@ -73,7 +73,7 @@ function makeSide({ model, number, goTo, pick }) {
     },
     at(t) {
       const index = Math.min(t, steps - 1);
-      for (const card of agentCards) if (!card.card.hidden) card.at(index);
+      for (const card of agentCards) card.at(index);
       traces.at(index);
       film.at(index, observerCard.look());
       showLabels(index);
