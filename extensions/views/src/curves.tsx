@@ -3,6 +3,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/ho
 import uPlot from 'uplot';
 import { align, type Columns, type Curve, valueAt } from './curveData';
 import { formatNumber, formatWhole, printable } from './format';
+import { isModified, keepPlainKeys } from './plainKeys';
 import { type Marker, plotOptions } from './plot';
 import { texts } from './texts';
 import { colour, useThemeName } from './theme';
@@ -94,6 +95,8 @@ export function Curves(props: CurvesProps): JSX.Element {
 
   useEffect(() => plot.current?.redraw(false, true), [markers]);
 
+  useEffect(() => (box.current ? keepPlainKeys(box.current) : undefined), []);
+
   const toggle = (name: string): void => {
     const next = hidden.includes(name) ? hidden.filter(each => each !== name) : [...hidden, name];
     (props.onHide ?? setOwnHidden)(next);
@@ -113,7 +116,6 @@ export function Curves(props: CurvesProps): JSX.Element {
         tabIndex={0}
         role="img"
         aria-label={`${title}: ${reading || texts.noPoints}${markerText(markers)}. ${texts.keys}`}
-        data-lm-suppress-shortcuts="true"
         onKeyDown={event => onKey(event, plot.current, isZoomed)}
       >
         {data[0].length === 0 && <span class="marlnb-empty">{texts.noPoints}</span>}
@@ -168,7 +170,7 @@ function onKey(
 ): void {
   const [move, zoom] = [MOVES[event.key], ZOOMS[event.key]];
   const last = (plot?.data[0].length ?? 0) - 1;
-  if (!plot || last < 0 || (move === undefined && zoom === undefined && event.key !== 'Escape')) {
+  if (!plot || last < 0 || isModified(event) || (move === undefined && zoom === undefined && event.key !== 'Escape')) {
     return;
   }
   event.preventDefault();

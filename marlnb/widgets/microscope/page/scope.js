@@ -6,7 +6,6 @@ function render({ model, el }) {
   root.tabIndex = 0;
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", "microscope; arrow keys step, Home and End, space plays, up and down choose a unit");
-  root.setAttribute("data-lm-suppress-shortcuts", "true"); // or JupyterLab runs commands for letters and arrow keys
   el.append(root);
   let sides = [];
   let t = Math.max(0, model.get("t"));
@@ -121,7 +120,7 @@ function render({ model, el }) {
   }
 
   function onKey(event) {
-    if (["SELECT", "TEXTAREA"].includes(event.target.tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (["SELECT", "TEXTAREA"].includes(event.target.tagName) || isModified(event)) return;
     if (event.key === " " && event.target.tagName === "BUTTON") return;
     const picked = model.get("picked");
     const by = event.shiftKey ? 10 : 1;
@@ -137,6 +136,9 @@ function render({ model, el }) {
     event.stopPropagation();
   }
   root.addEventListener("keydown", onKey);
+  // or JupyterLab runs commands for letters and arrow keys; it looks for the attribute at the document, after the window
+  const keepPlainKeys = (event) => root.toggleAttribute("data-lm-suppress-shortcuts", !isModified(event));
+  window.addEventListener("keydown", keepPlainKeys, true);
 
   const units = () => { for (const side of sides) side.units(sharedScale); mark(); };
   const mark = () => {
@@ -206,6 +208,7 @@ function render({ model, el }) {
   themeObserver.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
   return () => {
     stop();
+    window.removeEventListener("keydown", keepPlainKeys, true);
     cancelAnimationFrame(frame);
     clearTimeout(settleTimer);
     themeObserver.disconnect();
@@ -225,6 +228,8 @@ function initialize({ model }) {
   });
   model.send({ saves_frames: true });
 }
+
+const isModified = (event) => event.ctrlKey || event.altKey || event.metaKey;
 
 const imagesIn = (content, buffers) => Object.fromEntries(content.at.map((index, k) => [index, buffers[k]]));
 
