@@ -107,6 +107,22 @@ def test_a_run_is_copied_shown_in_the_file_browser_and_started(lab: Lab, page: P
     expect(page.locator(".jp-DirListing:visible")).to_contain_text("experiment.json", timeout=SLOW_MS)
 
 
+def test_a_new_notebook_is_in_no_run_and_a_deletion_says_what_it_deletes(lab: Lab, page: Page) -> None:
+    run = write_run(lab.folder / "pages" / "browsed")
+    run_row(open_panel(lab, page), "browsed").click(timeout=SLOW_MS)
+    shown = page.locator(".marlnb-page:visible")
+    shown.get_by_role("button", name="Show folder").click(timeout=SLOW_MS)
+    expect(page.locator(".jp-DirListing:visible")).to_contain_text("experiment.json", timeout=SLOW_MS)
+    shown.get_by_role("button", name="Attach in notebook").click()
+    until((lab.folder / "pages" / "Untitled.ipynb").exists)
+    assert not list(run.glob("*.ipynb"))
+    page.locator(".lm-TabBar-tab", has_text="browsed").first.click()
+    shown.get_by_role("button", name="Delete…").click()
+    expect(page.locator(".jp-Dialog")).to_contain_text("All files in this folder are deleted for good")
+    page.locator(".jp-Dialog button.jp-mod-reject").click()
+    assert run.exists()
+
+
 def test_a_selection_is_compared_and_restored(lab: Lab, runs: Path, page: Page, keep: Callable[..., None]) -> None:
     panel = open_panel(lab, page)
     panel.get_by_role("button", name="Table").click(timeout=SLOW_MS)

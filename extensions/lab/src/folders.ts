@@ -11,6 +11,21 @@ export function absolute(folder: string, path: string): string {
   return withSlash(folder) + path;
 }
 
+/** A folder; if it is in a run, which can be deleted with all its files, the one that contains the run. */
+export async function outsideOfRuns(folder: string, isRun: (folder: string) => Promise<boolean>): Promise<string> {
+  let outside = folder;
+  for (let part = folder; part !== ''; part = parentOf(part)) {
+    if (await isRun(part)) {
+      outside = parentOf(part);
+    }
+  }
+  return outside;
+}
+
+function parentOf(path: string): string {
+  return path.slice(0, Math.max(0, path.lastIndexOf('/')));
+}
+
 function withSlash(folder: string): string {
   return folder.endsWith('/') ? folder : `${folder}/`;
 }

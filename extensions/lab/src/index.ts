@@ -2,6 +2,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/applica
 import { ILayoutRestorer } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
+import { IDefaultFileBrowser } from '@jupyterlab/filebrowser';
 import { ICompletionProviderManager } from '@jupyterlab/completer';
 import { ILauncher } from '@jupyterlab/launcher';
 import { IStatusBar } from '@jupyterlab/statusbar';
@@ -39,7 +40,8 @@ const runs: JupyterFrontEndPlugin<void> = {
     IStateDB,
     ILauncher,
     IStatusBar,
-    ICompletionProviderManager
+    ICompletionProviderManager,
+    IDefaultFileBrowser
   ],
   activate: (
     app: JupyterFrontEnd,
@@ -51,7 +53,8 @@ const runs: JupyterFrontEndPlugin<void> = {
     state: IStateDB | null,
     launcher: ILauncher | null,
     statusBar: IStatusBar | null,
-    completions: ICompletionProviderManager | null
+    completions: ICompletionProviderManager | null,
+    browser: IDefaultFileBrowser | null
   ) => {
     const trans = (translator ?? nullTranslator).load('marlnb');
     setTexts({
@@ -91,7 +94,7 @@ const runs: JupyterFrontEndPlugin<void> = {
     addPages(app, context, restorer, state, notebooks);
     addRunCommands(app, context);
     addQueueCommands(app, context);
-    addNotebookCommands(app, notebooks, context);
+    addNotebookCommands(app, notebooks, browser, context);
     if (launcher) {
       addLauncherItems(app, launcher, notebooks, context);
     }

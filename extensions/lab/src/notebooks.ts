@@ -1,18 +1,34 @@
 import { Clipboard } from '@jupyterlab/apputils';
 import type { JupyterFrontEnd } from '@jupyterlab/application';
+import type { IDefaultFileBrowser } from '@jupyterlab/filebrowser';
 import { type INotebookTracker, NotebookActions, type NotebookPanel } from '@jupyterlab/notebook';
 import { CommandIDs } from './commandIds';
 import type { Context } from './context';
+import { outsideOfRuns } from './folders';
 
 /** Commands that put code into notebooks, and onto the clipboard. */
-export function addNotebookCommands(app: JupyterFrontEnd, notebooks: INotebookTracker | null, context: Context): void {
+export function addNotebookCommands(
+  app: JupyterFrontEnd,
+  notebooks: INotebookTracker | null,
+  browser: IDefaultFileBrowser | null,
+  context: Context
+): void {
   const { trans } = context;
+  const newNotebook = async (cells: readonly string[]): Promise<NotebookPanel> => {
+    const cwd = await outsideOfRuns(browser?.model.path ?? '', folder => isRun(app, folder));
+    const options = { activate: true, cwd: cwd || '/', kernelName: context.backend.kernel };
+    const panel = (await app.commands.execute('notebook:create-new', options)) as NotebookPanel;
+    await panel.context.ready;
+    await panel.revealed;
+    cells.forEach(source => insert(panel, source));
+    return panel;
+  };
   app.commands.addCommand(CommandIDs.insertCell, {
     label: trans.__('Insert a cell'),
     execute: async args => {
       const current = notebooks?.currentWidget;
       if (!current) {
-        await newNotebook(app, context.backend.kernel, [args['source'] as string]);
+        await newNotebook([args['source'] as string]);
         return;
       }
       insert(current, (args['source'] as string));
@@ -22,7 +38,7 @@ export function addNotebookCommands(app: JupyterFrontEnd, notebooks: INotebookTr
   app.commands.addCommand(CommandIDs.newNotebook, {
     label: trans.__('New notebook'),
     execute: async args => {
-      const panel = await newNotebook(app, context.backend.kernel, args['cells'] as string[]);
+      const panel = await newNotebook(args['cells'] as string[]);
       if (args['run']) {
         await panel.sessionContext.ready; // before that, JupyterLab runs nothing
         await app.commands.execute('notebook:run-all-cells');
@@ -44,10 +60,9 @@ function insert(panel: NotebookPanel, source: string): void {
   notebook.activeCell?.model.sharedModel.setSource(source);
 }
 
-async function newNotebook(app: JupyterFrontEnd, kernel: string, cells: readonly string[]): Promise<NotebookPanel> {
-  const panel = (await app.commands.execute('notebook:create-new', { activate: true, kernelName: kernel })) as NotebookPanel;
-  await panel.context.ready;
-  await panel.revealed;
-  cells.forEach(source => insert(panel, source));
-  return panel;
+function isRun(app: JupyterFrontEnd, folder: string): Promise<boolean> {
+  return app.serviceManager.contents.get(`${folder}/experiment.json`, { content: false }).then(
+    () => true,
+    () => false
+  );
 }

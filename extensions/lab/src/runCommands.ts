@@ -32,7 +32,11 @@ export function addRunCommands(app: JupyterFrontEnd, context: Context): void {
         body: paragraphs([
           ...paths.slice(0, MAX_NAMED),
           ...(paths.length > MAX_NAMED ? ['…'] : []),
-          trans.__('Checkpoints and recordings are deleted for good.')
+          trans._n(
+            'All files in this folder are deleted for good: checkpoints, recordings and your own.',
+            'All files in these folders are deleted for good: checkpoints, recordings and your own.',
+            paths.length
+          )
         ]),
         buttons: [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__('Delete') })],
         defaultButton: 0
