@@ -16,7 +16,7 @@ from marlnb.errors import CheckpointError, MarlnbError, RunError, unknown
 from marlnb.text_files import read_bytes
 from marlnb.training.control import cancel_request, is_requested, request
 from marlnb.training.runs.checkpoints.manifest import read_manifest
-from marlnb.training.runs.curves import Curves, metric_curves, return_curves
+from marlnb.training.runs.curves import Curves, hidden_at_first, metric_curves, return_curves
 from marlnb.training.runs.files import EVENTS, EXPERIMENT, LOCK, METRICS, is_run, numbered, read_json
 from marlnb.training.runs.listing import summary
 from marlnb.training.runs.lock import is_locked
@@ -56,6 +56,8 @@ def run_page(run: Path) -> dict[str, Any]:
 def run_curves(run: Path, n_points: int = MAX_POINTS, *, problems: list[str]) -> dict[str, Any]:
     """By kind, the curves of a run: `{"returns": {name: {"x": [...], "y": [...]}}}`.
 
+    `hidden` has the names of returns that are not drawn at first.
+
     Args:
         n_points: the maximum number of iterations, of those with returns, and of those with evaluations.
         problems: receives what is wrong with damaged lines, which are skipped.
@@ -63,7 +65,8 @@ def run_curves(run: Path, n_points: int = MAX_POINTS, *, problems: list[str]) ->
         OSError: the metrics cannot be read.
     """
     rows = _row_index(run / METRICS).sample(n_points, problems)
-    return {"returns": _json(return_curves(rows)), "numbers": _json(metric_curves(rows))}
+    curves = {"returns": _json(return_curves(rows)), "numbers": _json(metric_curves(rows))}
+    return {**curves, "hidden": hidden_at_first(rows)}
 
 
 def run_code(run: Path) -> dict[str, Any]:

@@ -91,6 +91,12 @@ def test_a_page_has_every_evaluation_of_a_long_run(tmp_path: Path) -> None:
     assert 400 <= len(returns["speaker"]["x"]) <= 480
 
 
+def test_a_page_hides_single_agents_at_first_as_the_panel_of_a_run_does() -> None:
+    page = ask(Session(), "run", path=str(DATA.parent / "spread"))["answer"]
+    assert page["curves"]["hidden"] == ["agent_0", "agent_1", "agent_2"]
+    assert list(page["curves"]["returns"])[:1] == ["agent"]
+
+
 def test_a_checkpoint_that_a_training_removes_meanwhile_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,7 +54,8 @@ export interface RunPageAnswer {
   summary: RunSummary;
   requests: string[];
   experiment: Record<string, unknown> | null;
-  curves: { returns: Record<string, Series>; numbers: Record<string, Series> } | null;
+  /** `hidden`: those of `returns` that are not drawn at first. */
+  curves: { returns: Record<string, Series>; numbers: Record<string, Series>; hidden: string[] } | null;
   events: string[] | null;
   checkpoints:
     | {

@@ -144,6 +144,7 @@ async function askCode({ backend, trans }: Context, path: string, use: (code: Ru
 function RunCurves(props: { context: Context; curves: NonNullable<RunPageAnswer['curves']> }): JSX.Element {
   const { trans } = props.context;
   const { returns, numbers } = props.curves;
+  const [hidden, setHidden] = useState<readonly string[] | null>(null);
   const [metric, setMetric] = useState('');
   const [smoothing, setSmoothing] = useState(0);
   const shown = useMemo(() => named(returns), [returns]);
@@ -151,7 +152,13 @@ function RunCurves(props: { context: Context; curves: NonNullable<RunPageAnswer[
   return (
     <section aria-label={trans.__('Curves')}>
       {shown.length > 0 ? (
-        <Curves curves={shown} title={trans.__('Mean return of one agent')} smoothing={smoothing} />
+        <Curves
+          curves={shown}
+          title={trans.__('Mean return of one agent')}
+          smoothing={smoothing}
+          hidden={hidden ?? props.curves.hidden}
+          onHide={setHidden}
+        />
       ) : (
         <p class="marlnb-notice">{trans.__('No episode has ended yet.')}</p>
       )}

@@ -3,10 +3,11 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/ho
 import uPlot from 'uplot';
 import { align, type Columns, type Curve, valueAt } from './curveData';
 import { formatNumber, formatWhole, printable } from './format';
+import { LineSample } from './lineSample';
 import { isModified, keepPlainKeys } from './plainKeys';
 import { type Marker, plotOptions } from './plot';
 import { texts } from './texts';
-import { colour, useThemeName } from './theme';
+import { useThemeName } from './theme';
 
 const NO_REFERENCES: Readonly<Record<string, number>> = {};
 const NO_MARKERS: readonly Marker[] = [];
@@ -131,7 +132,7 @@ export function Curves(props: CurvesProps): JSX.Element {
               aria-pressed={isOn}
               onClick={() => toggle(curve.name)}
             >
-              <span class="marlnb-swatch" style={{ background: colour(k) }} aria-hidden="true" />
+              <LineSample index={k} />
               {printable(curve.name)} <b>{values(curve, k)}</b>
             </button>
           );

@@ -1,6 +1,7 @@
 import { render } from 'preact';
 import { describe, expect, it } from 'vitest';
 import { formatAge, formatBytes, formatClock, formatCount, formatNumber, formatWhole, printable } from '../src/format';
+import { LineSample } from '../src/lineSample';
 import { Sparkline, sparklinePoints } from '../src/sparkline';
 import { rowOffsets, visibleRange } from '../src/virtualList';
 
@@ -36,6 +37,17 @@ describe('a sparkline', () => {
     render(<Sparkline values={[1, 2]} label="<img src=x onerror=alert(1)>" />, box);
     expect(box.querySelector('img')).toBeNull();
     expect(box.querySelector('title')?.textContent).toBe('<img src=x onerror=alert(1)>');
+  });
+});
+
+describe('the samples of lines in a legend', () => {
+  it('differ where colours repeat', () => {
+    const drawn = [0, 7, 14].map(index => {
+      const box = document.createElement('div');
+      render(<LineSample index={index} />, box);
+      return box.innerHTML;
+    });
+    expect(new Set(drawn).size).toBe(3);
   });
 });
 

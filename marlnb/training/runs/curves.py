@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from marlnb.training.shared_return import opponent_returns
+
 TOP_LEVEL = ("frames_per_second", "stepping_s", "acting_s", "learning_s", "length")
 Curves = dict[str, tuple[list[float], list[float]]]
 
@@ -30,6 +32,15 @@ def agent_returns(row: Mapping[str, Any]) -> dict[str, float | None]:
     groups = row.get("returns", {})
     returns = row.get("agent_returns", {}).items()
     return {f"{name} (agent)" if name in groups else name: value for name, value in returns}
+
+
+def hidden_at_first(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The curves that a chart hides at first: those of single agents; where these play against each other, that of
+    their group, which is always 0."""
+    rows = list(rows)
+    agents = dict.fromkeys(name for row in rows for name in agent_returns(row))
+    games = [row for row in rows if opponent_returns(row.get("returns", {}), row.get("agent_returns", {}))]
+    return list(games[0]["returns"] if games else agents)
 
 
 def metric_curves(rows: Iterable[Mapping[str, Any]]) -> Curves:

@@ -16,12 +16,11 @@ from matplotlib.figure import Figure
 from marlnb.errors import MarlnbError
 from marlnb.training.background import Training
 from marlnb.training.control import request
-from marlnb.training.runs.curves import agent_returns, return_curves
+from marlnb.training.runs.curves import agent_returns, hidden_at_first, return_curves
 from marlnb.training.runs.files import is_run
 from marlnb.training.runs.follow import RunChanges, RunFollower
 from marlnb.training.runs.run import Run
 from marlnb.training.runs.states import RUNNING_STATES
-from marlnb.training.shared_return import opponent_returns
 from marlnb.training.train import open_run
 from marlnb.widgets.core.closing import replace_children
 from marlnb.widgets.core.controls import Accordion, Tab
@@ -131,7 +130,7 @@ class RunPanel:
         self._status = self._status_before = run.status()
         self._stop_at: float | None = None  # for the training of this panel
         self._beginning = _Beginning()
-        self._agents: list[str] = []
+        self._agents: set[str] = set()
         self._is_settled = True
         self._make(dict(references or {}))
         self._show_status()
@@ -291,14 +290,11 @@ class RunPanel:
         return IDLE_S
 
     def _hide_agents(self, changes: RunChanges) -> None:
-        """Hides the lines of single agents at first; where these play against each other, that of their group, which is
-        always 0. The legend switches them on."""
-        last = changes.rows[-1] if changes.rows else {}
-        new = [agent for agent in agent_returns(last) if agent not in self._agents]
+        """Hides some lines once; the legend switches them on."""
+        new = agent_returns(changes.rows[-1]).keys() - self._agents if changes.rows else set()
         if new:
-            self._agents += new
-            are_opponents = bool(opponent_returns(last["returns"], last["agent_returns"]))
-            self.returns.hidden = [*self.returns.hidden, *(last["returns"] if are_opponents else new)]
+            self._agents |= new
+            self.returns.hidden = list(dict.fromkeys([*self.returns.hidden, *hidden_at_first(changes.rows)]))
 
     def _fail(self, error: Exception) -> None:
         self._line.show_problem(f"the run cannot be read: {error}. The panel tries again every few seconds.")
