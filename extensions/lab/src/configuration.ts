@@ -9,3 +9,8 @@ export function flatten(value: Record<string, unknown>, prefix = ''): [string, s
 export function valueText(value: unknown): string {
   return typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value);
 }
+
+/** A setting's value in a table of runs; empty in a run without it, whose value is null. */
+export function cellText(value: unknown): string {
+  return value === null ? '' : valueText(value);
+}
