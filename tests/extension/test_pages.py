@@ -129,7 +129,7 @@ def test_a_selection_is_compared_and_restored(lab: Lab, runs: Path, page: Page, 
     table = page.locator(".marlnb-table:visible")
     table.get_by_label("Search runs").fill("sweep")
     expect(table.locator(".marlnb-grid-row[data-state]")).to_have_count(6, timeout=SLOW_MS)
-    table.get_by_role("button", name="Return").click()
+    table.get_by_role("button", name="Exploring return").click()
     scores = table.locator("[role=gridcell][data-column=score]")
     expect(scores.first).to_have_text("-15.55")
     keep(page, "table")

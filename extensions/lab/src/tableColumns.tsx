@@ -70,8 +70,8 @@ export function columns(trans: TranslationBundle, group: GroupBy): Column[] {
     { key: 'curve', title: trans.__('Curve'), width: '76px', cell: run => <Sparkline values={run.curve} label={trans.__('return')} /> },
     {
       key: 'score',
-      title: trans.__('Return'),
-      width: 'minmax(120px, 2fr)',
+      title: trans.__('Exploring return'),
+      width: 'minmax(136px, 2fr)',
       cell: run => <span title={scoreText(run)}>{scoreNumbers(run)}</span>,
       compare: byNumber(run => run.score)
     },
