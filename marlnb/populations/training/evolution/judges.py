@@ -80,14 +80,16 @@ def build_judge(experiment: Experiment, spec: EnvSpec, folder: Path) -> Judge:
     """The judge that `evolution.fitness` names.
 
     Raises:
-        ConfigError: there are no opponents, they do not fit, or the environment has no sides; or the training ends at a
-            return, which contests do not measure.
+        ConfigError: there are no opponents, they do not fit or are not needed, or the environment has no sides; or the
+            training ends at a return, which contests do not measure.
     """
     config = experiment.evolution
     assert config is not None
+    if config.references and config.fitness != "win_rate":
+        raise ConfigError(
+            f"evolution.references needs evolution.fitness=win_rate; got {config.fitness}", at="evolution.references"
+        )
     if config.fitness == "return":
-        if config.references:
-            raise ConfigError("evolution.references needs evolution.fitness=win_rate", at="evolution.references")
         return ReturnJudge(experiment, spec, folder)
     if experiment.target_return is not None:
         raise ConfigError(
