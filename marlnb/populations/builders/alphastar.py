@@ -21,7 +21,7 @@ f_var for struggling main agents; the pseudocode has 0.3 for that: `struggling_b
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,6 +39,7 @@ from marlnb.values import validate
 
 MAIN_EXPLOITER, LEAGUE_EXPLOITER = "main_exploiter", "league_exploiter"
 COUNT = "learning players of this role for each side"
+OF_A_ROLE = ("count", "names")  # the other options of a role can differ between its players
 NAMES = "names of these players, one for each; none: the role and a number, as main_0"
 GATE = "a snapshot is due once the player beats all its opponents in a larger share of games; none: never"
 RESET = "probability of fresh weights after a snapshot"
@@ -158,14 +159,24 @@ class AlphaStarConfig(LeagueConfig):
         )
         roles = {player.id: player.role for player in players}
         for name in self.players:
-            at = f"league.players.{name}"
             if name not in roles:
-                raise ConfigError(unknown("player in league.players", name, roles), at=at)
-            try:
-                self._options(name, roles[name])
-            except ConfigError as error:
-                raise ConfigError(f"{at}: {error}", at=at) from error
+                raise ConfigError(unknown("player in league.players", name, roles), at=f"league.players.{name}")
+            self._check_options(name, roles[name])
         return players
+
+    def _check_options(self, player: str, role: str) -> None:
+        """Raises ConfigError if an option of one player is unknown, out of range, or one of its whole role."""
+        at = f"league.players.{player}"
+        valid = [item.name for item in fields(getattr(self, role)) if item.name not in OF_A_ROLE]
+        for name in self.players[player]:
+            if name in OF_A_ROLE:
+                raise ConfigError(f"{at}: {name!r} is an option of the whole role; use league.{role}.{name}", at=at)
+            if name not in valid:
+                raise ConfigError(unknown(f"option in {at}", name, valid), at=at)
+        try:
+            self._options(player, role)
+        except ConfigError as error:
+            raise ConfigError(f"{at}: {error}", at=at) from error
 
     def check(self, league: LeagueState) -> None:
         """Raises ConfigError if a gate can never open: too few games, at one per frame, or none against the mains."""
