@@ -95,7 +95,8 @@ class Experiment:
     )
     evaluate_every: int = option(
         0,
-        help="iterations between two evaluations, and one after the last; 0: that one only, where envs step in a batch",
+        help="iterations between two evaluations, and one after the last; 0: that one only, where envs step in a batch"
+        "; a population is evaluated at the ends of generations only",
         unit="iterations",
         ge=0,
     )
@@ -277,9 +278,16 @@ class Experiment:
     def unused_overrides(self, overrides: Sequence[str]) -> list[str]:
         """Those of the overrides that have no effect in this experiment, each with the reason.
 
-        An option of sequences has none if no network has a state, `target_group` none without `target_return`.
+        An option of sequences has none if no network has a state, `target_group` none without `target_return`, and
+        `evaluate_every` none in an evolution.
         """
         unused = []
+        if self.evolution is not None and self.evaluate_every:
+            unused += [
+                f"{text} has no effect: with evolution=, members are evaluated at the ends of generations only"
+                for text in overrides
+                if text.partition("=")[0].lstrip("+") == "evaluate_every"
+            ]
         if self.target_return is None and self.target_group is not None:
             unused.append(f"target_group={self.target_group} has no effect: there is no target_return")
         networks = (self.model, self.critic, *self.models.values(), *self.critics.values())

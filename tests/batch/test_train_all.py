@@ -211,6 +211,10 @@ def test_bad_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         (("--jobs", "2"), "--jobs needs several runs"),
         (("algorithm.sequence_length=8",), "sequence_length=8 has no effect: mlp has no state"),
         (("algorithm.sequence_length=8", "seed=0,1"), "seed=0: algorithm.sequence_length=8 has no effect: mlp has no"),
+        (
+            ("evolution=pbt", "evaluate_every=1", "--dry-run"),
+            "evaluate_every=1 has no effect: with evolution=, members",
+        ),
         (("model=gru", "seed=0,1"), "seed=0: mappo: sequence_length=16 must divide rollout_steps=8"),
         (("seed=0,1", "--jobs", "0"), "jobs: expected at least 1"),
     ]:
