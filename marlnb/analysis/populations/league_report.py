@@ -89,7 +89,7 @@ def league_report(
     Raises:
         AnalysisError: a run has no league, the numbers of runs differ, they had different numbers of steps or other
             environments, or two leagues, or two controls, have the same seed.
-        ConfigError: `players` is below 1, or `episodes` too few.
+        ConfigError: `players` is no whole number, or below 1.
     """
     players = checked_number(players, int, "players", ge=1)
     leagues, references = _leagues(runs), _leagues(controls)

@@ -12,7 +12,7 @@ from marlnb.analysis.data.views import View
 from marlnb.analysis.populations.player_maps_result import PlayerMaps
 from marlnb.analysis.populations.round_robin import pair_match
 from marlnb.analysis.representations.similarity import similarity_matrix
-from marlnb.analysis.stats.bootstrap import p_value_above
+from marlnb.analysis.stats.bootstrap import MIN_RESAMPLES, p_value_above
 from marlnb.analysis.stats.similarity_measures import SimilarityMethod
 from marlnb.errors import AnalysisError
 from marlnb.populations.matches.seating import labels_of
@@ -52,11 +52,11 @@ def player_maps(
         seed: of the permutations.
     Raises:
         AnalysisError: fewer than 4 players, or one twice.
-        ConfigError: two players cannot meet, or there are no permutations.
+        ConfigError: two players cannot meet, or `n_permutations` or `seed` is out of range or no whole number.
     """
     recording = opened_recording(recording)
     names = labels_of(*players)
-    _check(names, n_permutations)
+    _check(names, n_permutations, seed)
     scores = np.full((len(players), len(players)), 0.5)
     for i, j in combinations(range(len(players)), 2):
         rate = pair_match(players[i], players[j], episodes=episodes).win_rate.value
@@ -102,9 +102,9 @@ def compare_maps(
         warnings: about the features.
     Raises:
         AnalysisError: fewer than 4 players, or one twice.
-        ConfigError: there are no permutations.
+        ConfigError: `n_permutations` or `seed` is out of range or no whole number.
     """
-    _check(players, n_permutations)
+    _check(players, n_permutations, seed)
     norms = np.linalg.norm(advantages, axis=1)
     results = advantages @ advantages.T / np.maximum(np.outer(norms, norms), 1e-12)
     pairs = np.triu_indices(len(players), 1)
@@ -148,7 +148,8 @@ def _spearman(a: np.ndarray, b: np.ndarray) -> float:
     return float(a @ b) / size if size > 0 else 0.0
 
 
-def _check(names: Sequence[str], n_permutations: int) -> None:
-    checked_number(n_permutations, int, "n_permutations", ge=1)
+def _check(names: Sequence[str], n_permutations: int, seed: int) -> None:
+    checked_number(n_permutations, int, "n_permutations", ge=MIN_RESAMPLES)
+    checked_number(seed, int, "seed", ge=0)
     if len(names) < MIN_PLAYERS or len(set(names)) < len(names):
         raise AnalysisError(f"a comparison needs {MIN_PLAYERS} players or more, each once; got {', '.join(names)}")

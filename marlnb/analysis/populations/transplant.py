@@ -25,6 +25,7 @@ from marlnb.training.policies.compatibility import check_group_fit
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.files import EVALUATION
 from marlnb.training.shared_return import is_zero_sum
+from marlnb.values import checked_number
 
 MIN_EPISODES = 10
 N_BOOTSTRAP = 2000
@@ -59,14 +60,15 @@ def transplant(
         seed: of the episodes, and of the control's order.
     Raises:
         SiteError: a network has no such site.
-        ConfigError: the donor's group has other observations or actions than the recipient's.
-        AnalysisError: the site is of a critic or a recurrent network, the donor has more units than the recipient, no
-            such unit, or too few episodes.
+        ConfigError: the donor's group has other observations or actions than the recipient's, there are too few
+            episodes, or a number is not whole.
+        AnalysisError: the site is of a critic or a recurrent network, the donor has more units than the recipient, or
+            no such unit.
     Source: activation patching (Vig et al. 2020, arXiv:2004.12265), between networks as in model stitching (Bansal et
         al. 2021, arXiv:2106.07682), without a layer that is trained to translate.
     """
-    if episodes < MIN_EPISODES:
-        raise AnalysisError(f"episodes must be {MIN_EPISODES} or more; got {episodes}")
+    episodes = checked_number(episodes, int, "episodes", ge=MIN_EPISODES)
+    seed = checked_number(seed, int, "seed", ge=0)
     donor, recipient = as_policy_source(donor), as_policy_source(recipient)
     group = group_of(site)
     n_units = _check(donor, recipient, group, site)

@@ -51,8 +51,12 @@ def lineage_tree(
         inheritance: as `mnb.inheritance` gives it: lines then have the colour of the similarity of child and parent.
         concept: one of its concepts: members that hold it get a ring, and + and − say where it is gained and lost.
     Raises:
-        AnalysisError: no generation has ended yet, or no such concept.
+        AnalysisError: no generation has ended yet, no such concept, or a concept without an inheritance.
     """
+    if concept is not None and inheritance is None:
+        raise AnalysisError(
+            f"concept={concept!r} needs inheritance=mnb.inheritance(population, recording, concepts=[...], ...)"
+        )
     rows = {row.id: row for row in population.lineage() if row.fitness is not None}
     if not rows:
         raise AnalysisError(f"{population.run.shown_path} has no lineage yet: no generation has ended")

@@ -135,6 +135,22 @@ def test_players_of_a_zero_sum_game_have_no_mean_return_that_could_change(tmp_pa
     assert result.zero_sum and "their mean return stays 0" in replace(result, control_change=1.0).verdict
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"episodes": 9}, "episodes must be at least 10; got 9"),
+        ({"episodes": 10.5}, "episodes must be a whole number; got 10.5"),
+        ({"seed": -1}, "seed must be at least 0; got -1"),
+    ],
+)
+def test_numbers_of_a_transplant_that_cannot_be(
+    planted: tuple[Run, str], options: dict[str, float], message: str
+) -> None:
+    founder = planted[0].population["0-0"]
+    with pytest.raises(ConfigError, match=message):
+        mnb.transplant(founder, founder, site=SITE, **options)  # type: ignore[arg-type]
+
+
 def test_members_are_points_of_a_run_map(planted: tuple[Run, str], result: Inheritance) -> None:
     run = planted[0]
     recording = next((run.path / "recordings").glob("*.h5"))
@@ -180,3 +196,5 @@ def test_the_tree_shows_similarities_and_concepts(planted: tuple[Run, str], resu
     assert [text.get_text() for text in ax.texts] == ["\N{MINUS SIGN}same_sign"]
     with pytest.raises(AnalysisError, match="concept that was decoded"):
         plots.lineage_tree(population, inheritance=result, concept="colour")
+    with pytest.raises(AnalysisError, match="concept='same_sign' needs inheritance=mnb"):
+        plots.lineage_tree(population, concept="same_sign")

@@ -106,6 +106,9 @@ def test_a_league_and_its_control(tmp_path: Path, capsys: pytest.CaptureFixture[
         mnb.league_report([runs[0]] * 2, controls)
     with pytest.raises(AnalysisError, match=r"a seed of its own; got .*control_1 with 1, .*control_1 with 1$"):
         mnb.league_report(runs, controls[1:] * 2)
+    for wrong, message in ((0, "at least 1; got 0"), (1.5, "a whole number; got 1.5")):
+        with pytest.raises(ConfigError, match=f"players must be {message}"):
+            mnb.league_report(runs, controls, players=wrong)  # type: ignore[arg-type]
     longer = mnb.resume(controls[0], frames=1024, progress=False)
     with pytest.raises(AnalysisError, match=r"equally many.*league_0: 512, .*control_0: 1,024"):
         mnb.league_report(runs[0], longer)

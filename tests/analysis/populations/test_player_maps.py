@@ -71,5 +71,5 @@ def test_players_are_compared_by_their_matches(tmp_path: Path) -> None:
     assert np.allclose(np.diag(maps.features), 1) and np.allclose(maps.results, maps.results.T)
     with pytest.raises(AnalysisError, match="needs 4 players or more, each once; got run_0, run_0"):
         mnb.player_maps([runs[0]] * 2, recording, **units)
-    with pytest.raises(ConfigError, match="n_permutations must be at least 1; got 0"):
-        mnb.player_maps(runs, recording, **units, n_permutations=0)
+    with pytest.raises(ConfigError, match="n_permutations must be at least 20; got 0"):
+        mnb.player_maps(runs, recording, **units, episodes=4, n_permutations=0)
