@@ -30,6 +30,7 @@ from marlnb.values import checked_number
 
 MATCHES = "matches"
 EPISODES = 100
+REMEDY = "Say who wins with win_threshold={side: return}"  # of sides that do not compete
 
 
 def match(
@@ -112,7 +113,7 @@ def match(
         tables.append(rows)
         if undecided is not None:
             undecided += played
-            undecided = None if check_competitive(undecided, first.spec.name) else undecided
+            undecided = None if check_competitive(undecided, first.spec.name, remedy=REMEDY) else undecided
     table = pd.concat(tables, ignore_index=True)
     n_distinct = len(table.drop_duplicates(["side", "length", "return_a", "return_b"]))
     return MatchResult(

@@ -174,12 +174,16 @@ def count_by_kind(matches: Iterable[Match]) -> dict[str, dict[str, int]]:
     return {player: dict(kinds) for player, kinds in counts.items()}
 
 
-def check_competitive(matches: Iterable[Match], env_name: str) -> bool:
+def check_competitive(matches: Iterable[Match], env_name: str, *, remedy: str, at: str = "") -> bool:
     """Whether the sides compete; False if there are too few matches to tell.
 
     They do not if their returns are equal in each match, or rise and fall together: a correlation above
     `MAX_CORRELATION` between all pairs of sides, as in a team whose members share a reward and have one of their own.
 
+    Args:
+        matches: those so far.
+        env_name: for the error, as is `at`, the option that asks for sides that compete.
+        remedy: what to do if they do not, as a sentence.
     Raises:
         ConfigError: they do not compete.
     """
@@ -195,9 +199,9 @@ def check_competitive(matches: Iterable[Match], env_name: str) -> bool:
     else:
         return True
     raise ConfigError(
-        f"a league needs sides that compete, but in {env_name} {observed} in the first {len(returns)} matches: it "
-        "looks cooperative. Train it without league=, or say who wins with league.win_threshold={side: return}",
-        at="league",
+        f"the sides do not compete: in {env_name} {observed} in the first {len(returns)} matches, so it looks "
+        f"cooperative. {remedy}",
+        at=at,
     )
 
 

@@ -288,7 +288,7 @@ def test_matches_that_cannot_be_played_are_errors(league: RunLeague, tmp_path: P
             mnb.match(a, b, checkpoints=checkpoints, progress=False)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="no side 'north' of main_0 in this match"):
         mnb.match(a, b, sides="north", progress=False)
-    with pytest.raises(ConfigError, match=r"mpe/simple_spread .*cooperative"):
+    with pytest.raises(ConfigError, match=r"mpe/simple_spread .*cooperative\. Say who wins with win_threshold={s"):
         mnb.match(spread, spread, episodes=96, progress=False)
     says = mnb.match(spread, spread, episodes=96, win_threshold={"agent_0": -1e9}, progress=False)
     assert says.table()["win_rate"].tolist() == [1, 0, 0, 1, 0, 1]

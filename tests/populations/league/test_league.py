@@ -487,9 +487,10 @@ def test_errors() -> None:
         check_league(AlphaStarConfig(players={"main_7": {}}), SYMMETRIC)
     with pytest.raises(ConfigError, match="no side 'wolf' of tag"):
         sides_of(TAG, AlphaStarConfig(win_threshold={"wolf": 0.0}))
-    with pytest.raises(ConfigError, match="looks cooperative"):
-        check_competitive([replace(played("x", "y", 0.5), returns=(3.0, 3.0))] * 32, "spread")
-    check_competitive([replace(played("x", "y", 0.5), returns=(0.0, 0.0))] * 32, "draws")
+    with pytest.raises(ConfigError, match=r"in spread all sides .* looks cooperative\. Give it up$"):
+        check_competitive([replace(played("x", "y", 0.5), returns=(3.0, 3.0))] * 32, "spread", remedy="Give it up")
+    draws = [replace(played("x", "y", 0.5), returns=(0.0, 0.0))] * 32
+    assert not check_competitive(draws, "draws", remedy="Give it up")
 
 
 def deciding(decision: Decision, **options: Any) -> LeagueConfig:

@@ -237,14 +237,9 @@ class ContestJudge:
             return
         players = dict.fromkeys(names, "")
         self._undecided_matches += [Match(0, "", "", players, tuple(row), (), 0) for row in returns.tolist()]
-        try:
-            if check_competitive(self._undecided_matches, self.spec.name):
-                self._undecided_matches = None
-        except ConfigError as error:
-            raise ConfigError(
-                f"{self.spec.name} looks cooperative, so no member wins; use evolution.fitness=return ({error})",
-                at="evolution.fitness",
-            ) from error
+        remedy = "Use evolution.fitness=return"
+        if check_competitive(self._undecided_matches, self.spec.name, remedy=remedy, at="evolution.fitness"):
+            self._undecided_matches = None
 
 
 def _with_score(judgement: Judgement, value: float) -> Judgement:

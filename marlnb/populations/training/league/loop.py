@@ -263,5 +263,6 @@ class LeagueLoop:
     def _check_competitive(self, matches: list[Match]) -> None:
         if self._undecided_matches is not None and not self.config.win_threshold:
             self._undecided_matches += [match for match in matches if any(match.returns)]
-            if check_competitive(self._undecided_matches, self._spec.name):
+            remedy = "Train it without league=, or say who wins with league.win_threshold={side: return}"
+            if check_competitive(self._undecided_matches, self._spec.name, remedy=remedy, at="league"):
                 self._undecided_matches = None

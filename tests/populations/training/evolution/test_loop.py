@@ -342,7 +342,7 @@ def test_opponents_keep_their_numbers_when_a_member_diverges(tmp_path: Path) -> 
         (("evolution.fitness=win_rate",), "needs opponents that stay the same"),
         (("evolution.references=[random]",), "needs evolution.fitness=win_rate"),
         (("evolution.references=[random]", "evolution.fitness=nash"), "needs evolution.fitness=win_rate; got nash"),
-        (("env=mpe/simple_spread", "evolution.fitness=nash"), "looks cooperative, so no member wins"),
+        (("env=mpe/simple_spread", "evolution.fitness=nash"), r"looks cooperative\. Use evolution\.fitness=return$"),
     ],
 )
 def test_contests_need_opponents(tmp_path: Path, overrides: tuple[str, ...], message: str) -> None:
