@@ -278,6 +278,8 @@ def test_what_cannot_be_composed_names_its_place_and_starts_nothing(tmp_path: Pa
         toy_benchmark(tmp_path / "b", environments=["toy/count"], algorithms=["ipo"])
     with pytest.raises(ConfigError, match="does not accept the override seed="):
         toy_benchmark(tmp_path / "b", overrides=("seed=1",))
+    with pytest.raises(ConfigError, match="does not accept evolution=, because it compares evaluations"):
+        toy_benchmark(tmp_path / "b", overrides=("evolution=pbt",))
     with pytest.raises(ConfigError, match=r"toy/count, iql: iql for every group would learn nothing"):
         toy_benchmark(tmp_path / "b", environments=["toy/count"], algorithms=["ippo", "iql"], overrides=["frames=320"])
     with pytest.raises(ConfigError, match=r"toy/count, ippo: algorithm.sequence_length=8 has no effect: mlp has no"):

@@ -230,6 +230,11 @@ class BenchmarkSpec:
                 experiment.check_without_env()
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from error
+        if experiment.evolution is not None:
+            raise ConfigError(
+                f"{where}: a benchmark does not accept evolution=, because it compares evaluations, which a population "
+                "does not have; train populations with marlnb train"
+            )
         unused = experiment.unused_overrides(words)
         if self.origin:
             experiment = Experiment.from_json(experiment.to_json(), origin=self.origin)
