@@ -190,9 +190,11 @@ class RowSource:
         """The iteration requested, or the only one.
 
         Raises:
-            AnalysisError: there are several and none was chosen, or there is no such iteration.
+            AnalysisError: there are several and none was chosen, there is no such iteration, or several networks have
+                this iteration, as in merged recordings of agents that learned between them.
         """
-        available = sorted(set(self.recording.checkpoints["iteration"].tolist()))
+        table = self.recording.checkpoints[["iteration", "sha256"]].drop_duplicates()
+        available = sorted(set(table["iteration"].tolist()))
         if checkpoint is None and len(available) > 1:
             raise AnalysisError(
                 f"{self.recording.path.name} spans checkpoints {available}, each with other networks: choose one with "
@@ -200,7 +202,13 @@ class RowSource:
             )
         if checkpoint is not None and checkpoint not in available:
             raise AnalysisError(f"no rows of checkpoint {checkpoint} in {self.recording.path.name}; valid: {available}")
-        return int(available[0] if checkpoint is None else checkpoint)
+        iteration = int(available[0] if checkpoint is None else checkpoint)
+        if (n_networks := int((table["iteration"] == iteration).sum())) > 1:
+            raise AnalysisError(
+                f"{self.recording.path.name} holds {n_networks} networks of checkpoint {iteration}, whose units mean "
+                "different things: copy the episodes of one of them with mnb.extract(recording, path, episodes=...)"
+            )
+        return iteration
 
     @property
     def agents(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ class ActivationSource(ABC):
         digest: identifies the recording.
         episode: `[row]` int64, the episode's number.
         t: `[row]` int64, steps since the episode began.
-        checkpoints: iterations of the networks that were recorded.
+        checkpoints: the iteration of each network that was recorded.
     """
 
     digest: str

@@ -79,7 +79,8 @@ class CollectorRecorder:
     """A recording to which batches of frames are added; see `record_collector` for the arguments.
 
     An episode's rows are written when it ends. Episodes that are unfinished when the recorder is closed are written as
-    they are and marked unfinished.
+    they are and marked unfinished. `Recording.checkpoints` numbers the weights of the batches 0, 1, 2, ... and assigns
+    each row to those that played it.
 
     Attributes:
         frames: added so far.
@@ -110,6 +111,7 @@ class CollectorRecorder:
         self._unfinished: dict[int, list[tuple[Origin, dict[str, Tensor]]]] = {}
         self._env_index: dict[int, int] = {}  # by trajectory
         self._n_episodes = 0
+        self._weight_numbers: dict[str, int] = {}  # by sha256
         self._origin = agents.origin()
 
     def add(self, batch: TensorDictBase) -> None:
@@ -119,7 +121,8 @@ class CollectorRecorder:
         batch = batch.unsqueeze(0) if batch.ndim == 1 else batch
         if batch.ndim != 2:
             raise RecordingError(f"a batch must be [env, time] or [time]; got {list(batch.batch_size)}")
-        self._origin = self.agents.origin()
+        sha256 = self.agents.origin().sha256
+        self._origin = Origin(self._weight_numbers.setdefault(sha256, len(self._weight_numbers)), sha256)
         rows = self._rows(batch)
         if self._writer is None:
             self._open(rows)

@@ -24,7 +24,7 @@ class RecordedActivations(ActivationSource):
             rows = recording.rows
             self.episode, self.t = rows["episode"].to_numpy(), rows["t"].to_numpy()
             table = recording.checkpoints
-            self.checkpoints = sorted(set(table["iteration"].tolist()))
+            self.checkpoints = sorted(iteration for iteration, _ in set(zip(table["iteration"], table["sha256"])))
             identity = {
                 "settings": recording.settings,
                 "checkpoints": table["sha256"].tolist(),

@@ -12,6 +12,7 @@ from marlnb.recording.file.reader import Recording
 from marlnb.training.policies.agents import weights_sha256
 from marlnb.training.policies.policy_source import PolicySource, PolicySourceLike, as_policy_source
 from marlnb.training.runs.run import Origin
+from marlnb.training.runs.run_folder import Which
 from marlnb.training.runs.saved_edits import edit_from_json
 
 MOVE_REMEDY = "put it into the folder recordings of its run"
@@ -86,13 +87,13 @@ def policies_of(recording: Recording, policy_source: PolicySource, origin: Origi
         CheckpointError: the checkpoint no longer exists.
     """
     check_origin(recording, policy_source, origin)
-    return policy_source.policies(origin.iteration)
+    return policy_source.policies(_checkpoint_of(policy_source, origin))
 
 
 def check_origin(recording: Recording, policy_source: PolicySource, origin: Origin) -> None:
     """Raises RecordingError where `policy_source` has other weights at the checkpoint's iteration."""
     if not has_weights(policy_source, origin):
-        current = policy_source.origin(origin.iteration)
+        current = policy_source.origin(_checkpoint_of(policy_source, origin))
         raise RecordingError(
             f"{recording.path.name} was made by weights {origin.sha256[:12]} (iteration {origin.iteration}), "
             f"but {policy_source.path} has weights {current.sha256[:12]}"
@@ -108,6 +109,12 @@ def has_weights(policy_source: PolicySource, origin: Origin) -> bool:
     Raises:
         CheckpointError: the checkpoint no longer exists.
     """
-    if policy_source.origin(origin.iteration).sha256 == origin.sha256:
+    checkpoint = _checkpoint_of(policy_source, origin)
+    if policy_source.origin(checkpoint).sha256 == origin.sha256:
         return True
-    return weights_sha256(policy_source.policies(origin.iteration)) == origin.sha256
+    return weights_sha256(policy_source.policies(checkpoint)) == origin.sha256
+
+
+def _checkpoint_of(policy_source: PolicySource, origin: Origin) -> Which:
+    """What the source calls the checkpoint; agents from elsewhere have one, whatever its number in a recording."""
+    return "last" if policy_source.experiment is None else origin.iteration

@@ -21,6 +21,7 @@ from marlnb.analysis.attribution.result import Attribution
 from marlnb.analysis.data.rows import RowSource
 from marlnb.errors import MarlnbError
 from marlnb.models.policies.policy import Policy
+from marlnb.recording.tools.recorded_policies import policies_of
 from marlnb.specs import ActionSpec
 from marlnb.training.policies.policy_source import PolicySource
 from marlnb.widgets.core.background import LatestOnly
@@ -285,9 +286,11 @@ class AttributionLoader:
             inputs = self._inputs
             if side not in inputs:
                 means = mean_observations(side.compared_with or side.view)
-                if side.compared_with is None:  # others were played just now, by this source
-                    side.view.check_source(source)
-                inputs[side] = (source.policies(side.view.checkpoint), means)
+                if side.compared_with is None:
+                    policies = policies_of(side.view.recording, source, side.view.origin)
+                else:  # played just now, by this source
+                    policies = source.policies(side.view.checkpoint)
+                inputs[side] = (policies, means)
             return inputs[side]
 
     def _store(

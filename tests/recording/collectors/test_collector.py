@@ -17,8 +17,9 @@ from torchrl.modules import MultiAgentMLP, ProbabilisticActor
 
 import marlnb as mnb
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
-from marlnb.errors import RecordingError
+from marlnb.errors import AnalysisError, RecordingError
 from marlnb.recording.collectors.collector import CollectorRecorder, record_collector
+from marlnb.recording.tools.recorded_policies import origin_at, policies_of
 
 with warnings.catch_warnings():  # torchrl deprecates what its own collectors are made of
     warnings.simplefilter("ignore")
@@ -113,26 +114,34 @@ def test_analyses_read_it(gathered: Any) -> None:
 
 
 def test_weights_that_change_between_batches_are_checkpoints(actor: Any, tmp_path: Path) -> None:
-    import copy
-
-    own = copy.deepcopy(actor)
+    """The same weights have the same number, also where others were between them."""
+    own = deepcopy(actor)
     agents = mnb.agents_from_torchrl(own, ENV, path=tmp_path)
-    collector = collector_of(own, frames=14, total=28)
+    weight = own.module[0].module.params["0", "weight"]
+    first = weight.detach().clone()
+    collector = collector_of(own, frames=14, total=56)
     with CollectorRecorder(agents, tmp_path / "recording.h5") as recorder:
-        for batch in collector:
+        for number, batch in enumerate(collector):
             recorder.add(batch)
             with torch.no_grad():
-                own.module[0].module.params["0", "weight"].mul_(1.5)
+                weight.copy_(first if number == 1 else weight * 1.5)
     collector.shutdown()
     recording = mnb.Recording.open(tmp_path / "recording.h5")
-    assert len(recording.checkpoints) == 2
-    assert len(set(recording.checkpoints["sha256"])) == 2
+    table = recording.checkpoints
+    assert table["iteration"].tolist() == [0, 1, 0, 1] and len(set(table["sha256"])) == 2
+    assert recording["agent/actor/hidden_1"].sel(checkpoint=1).shape[0] == 28
+    with pytest.raises(AnalysisError, match=r"spans checkpoints \[0, 1\], each with other networks"):
+        mnb.decode(recording, site="agent/actor/hidden_1", label="velocity_x", agent="agent_0")
+    made_first, made_last = (origin_at(recording, row) for row in (0, 55))
+    with torch.no_grad():
+        weight.copy_(first * 1.5)
+    assert policies_of(recording, agents, made_last)["agent"] is agents.by_group["agent"]
+    with pytest.raises(RecordingError, match=r"made by weights .* \(iteration 0\)"):
+        policies_of(recording, agents, made_first)
 
 
 def test_an_episode_that_crosses_batches_has_the_weights_of_each(actor: Any, tmp_path: Path) -> None:
-    import copy
-
-    own = copy.deepcopy(actor)
+    own = deepcopy(actor)
     agents = mnb.agents_from_torchrl(own, ENV, path=tmp_path)
     collector = Collector(lambda: mnb.as_torchrl(ENV.build(1)), own, frames_per_batch=5, total_frames=20)
     played_by: list[str] = []
@@ -146,6 +155,7 @@ def test_an_episode_that_crosses_batches_has_the_weights_of_each(actor: Any, tmp
     with mnb.Recording.open(tmp_path / "recording.h5") as recording:
         table = recording.checkpoints
         assert table[["row_start", "row_stop"]].to_numpy().tolist() == [[0, 5], [5, 10], [10, 15], [15, 20]]
+        assert table["iteration"].tolist() == [0, 1, 2, 3]
         assert table["sha256"].tolist() == played_by[::5] and recording.rows["t"].tolist()[:8] == [*range(7), 0]
         assert recording.episodes["length"].tolist() == [7, 7, 6]
 
