@@ -50,7 +50,8 @@ def record_collector(
 ) -> Recording:
     """Records everything that a collector gathers. Every frame is a row; episodes end where the frames say so.
 
-    Where agents learn between batches, use `CollectorRecorder` and add each batch before the weights change.
+    Where agents learn between batches, use `CollectorRecorder` and add each batch before the weights change. Recurrent
+    critics have no values, because frames do not hold their states.
 
     Args:
         collector: an iterator of tensordicts `[env, time]` or `[time]`, as torchrl's collectors are.
@@ -176,7 +177,7 @@ class CollectorRecorder:
                 computed |= {f"activations/{site}": tensor for site, tensor in activations.items()}
             if entering is not None:
                 computed[f"recurrent/{name}/{recurrent_site(policy, 'actor')}"] = entering
-            if self.config.values and policy.has_critic:
+            if self.config.values and policy.has_critic and policy.critic_recurrent_shape is None:
                 computed[f"steps/{name}/value"] = policy.value(observations, state=state)[0]
         if self.config.dtype == "float16":
             check_float16({name: x for name, x in computed.items() if name.startswith(("activations/", "recurrent/"))})

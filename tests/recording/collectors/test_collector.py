@@ -16,10 +16,15 @@ from tensordict.nn import TensorDictModule
 from torchrl.modules import MultiAgentMLP, ProbabilisticActor
 
 import marlnb as mnb
+from marlnb.config import ModelConfig
 from marlnb.envs.mpe.simple_spread import SimpleSpreadConfig
 from marlnb.errors import AnalysisError, RecordingError
+from marlnb.models.networks.configs.mlp import MLPConfig
+from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.collectors.collector import CollectorRecorder, record_collector
 from marlnb.recording.tools.recorded_policies import origin_at, policies_of
+from marlnb.training.policies.agents import Agents
+from tests.recording.runs import make_run
 
 with warnings.catch_warnings():  # torchrl deprecates what its own collectors are made of
     warnings.simplefilter("ignore")
@@ -158,6 +163,17 @@ def test_an_episode_that_crosses_batches_has_the_weights_of_each(actor: Any, tmp
         assert table["iteration"].tolist() == [0, 1, 2, 3]
         assert table["sha256"].tolist() == played_by[::5] and recording.rows["t"].tolist()[:8] == [*range(7), 0]
         assert recording.episodes["length"].tolist() == [7, 7, 6]
+
+
+@pytest.mark.parametrize("critic", [MLPConfig(), GRUConfig()])
+def test_values_need_no_state_that_frames_lack(gathered: Any, tmp_path: Path, critic: ModelConfig) -> None:
+    """From a zero state at every step, a recurrent critic's values would be wrong from the second step on."""
+    _, batch, _ = gathered
+    run = make_run(tmp_path / "run", ENV, MLPConfig(), critic, centralised=False)
+    agents = Agents(run.policies(), ENV, tmp_path)
+    with record_collector([batch], agents, tmp_path / "recording.h5") as recording:
+        assert ("value" in recording.fields("agent")) == isinstance(critic, MLPConfig)
+        assert "logits" in recording.fields("agent")
 
 
 def test_episodes_of_unknown_seeds_cannot_be_played_again(gathered: Any) -> None:
