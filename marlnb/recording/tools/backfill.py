@@ -16,7 +16,7 @@ from marlnb.disk import left_behind, temporary_of, writing
 from marlnb.errors import RecordingError, RecordingWriteError
 from marlnb.models.hooks.capture import all_sites
 from marlnb.models.hooks.sites import Site, match_sites
-from marlnb.models.policies.policy import Policy
+from marlnb.models.policies.policy import Policy, device_of, eval_mode
 from marlnb.recording.capture.preparation import select_agents
 from marlnb.recording.capture.recompute import in_critic, recompute
 from marlnb.recording.capture.sources import Pick, take_agents
@@ -44,6 +44,8 @@ from marlnb.training.collect.threads import torch_threads
 from marlnb.training.runs.run import Origin
 
 BATCH_ROWS = 2048
+WEIGHTS_TOLERANCE = 1e-4  # of logits and values, relative to the largest; more is a sign of other weights
+HALF_TOLERANCE = 2**-5  # where they come from recurrent states of 16 bits
 PoliciesByOrigin = Mapping[Origin, Mapping[str, Policy]]
 
 
@@ -59,7 +61,8 @@ def backfill(
 
     Args:
         sites: globs over site names, of actors and critics.
-        policies: by group, where the file is not in the run folder that made it; of one checkpoint.
+        policies: by group, where the file is not in the run folder that made it; of one checkpoint. They are compared
+            by the logits of actors and the values of critics, where those were recorded.
     Raises:
         SiteError: a glob matches nothing.
         RecordingError: the sites are already recorded; the recording was made with edits; an input that they need was
@@ -83,6 +86,8 @@ def backfill(
         raise RecordingError(f"{recording.path.name} was recorded with edits in force, so its sites cannot be computed")
     for site in new:
         _check_inputs(recording, first[site.group], site)
+    if policies is not None:
+        _check_given(recording, policies, new)
     is_joined = paths != [recording.path]
     for path in paths:
         recording.release()
@@ -131,6 +136,48 @@ def _check_inputs(recording: Recording, policy: Policy, site: Site) -> None:
         raise RecordingError(f"{problem}: it needs the {part}'s recurrent states, which were not recorded")
     if reads_all and spec.state_shape is not None and "state" not in recording.file["steps"]:
         raise RecordingError(f"{problem}: it needs the environment's state, which was not recorded")
+
+
+def _check_given(recording: Recording, policies: Mapping[str, Policy], sites: Sequence[Site]) -> None:
+    """Raises RecordingError where policies compute other logits or values than those of the first rows."""
+    rows = np.arange(min(len(recording), BATCH_ROWS))
+    is_half = str(recording.file.attrs["dtype"]) != "float32"
+    for group, is_critic in dict.fromkeys((site.group, in_critic(site.name)) for site in sites):
+        policy, field = policies[group], "value" if is_critic else "logits"
+        if field not in recording.fields(group):
+            continue
+        names = [site.name for site in sites if (site.group, in_critic(site.name)) == (group, is_critic)]
+        inputs = _inputs(recording, policy, rows, names)
+        agents = recording.spec.group(group).agents
+        recorded = recording.steps(group, field).read_rows(rows)
+        computed = _output(policy, inputs, is_critic=is_critic)[:, [*map(agents.index, recording.group_agents(group))]]
+        is_allowed = recorded > np.finfo(recorded.dtype).min  # the logits of forbidden choices are the minimum
+        difference = np.max(np.abs(computed - recorded), initial=0.0, where=is_allowed)
+        has_half_states = is_half and not {"recurrent", "critic_recurrent"}.isdisjoint(inputs)
+        tolerance = HALF_TOLERANCE if has_half_states else WEIGHTS_TOLERANCE
+        if difference > tolerance * np.max(np.abs(recorded), initial=1.0, where=is_allowed):
+            raise RecordingError(
+                f"{recording.path.name} was made by other weights than those of policies=: {field} of {group!r} differ "
+                f"by up to {difference:.2g} from the recorded ones; give the policies that made the recording"
+            )
+
+
+@torch.no_grad()
+@torch_threads(1)
+def _output(policy: Policy, inputs: Mapping[str, Any], *, is_critic: bool) -> np.ndarray:
+    """Values `[row, agent]` or logits `[row, agent, parameter]` for `_inputs`."""
+    device = device_of(policy)
+    observations = {name: observation.to(device) for name, observation in inputs["observations"].items()}
+    state, recurrent, critic_recurrent = (
+        None if inputs.get(name) is None else inputs[name].to(device)
+        for name in ("state", "recurrent", "critic_recurrent")
+    )
+    with eval_mode([policy]):
+        if is_critic:
+            output = policy.value(observations, state=state, recurrent=critic_recurrent)[0]
+        else:
+            output = policy.logits(observations[policy.group.name], recurrent=recurrent)[0]
+    return output.cpu().numpy()
 
 
 def _fill(part: Recording, sites: Sequence[Site], by_origin: PoliciesByOrigin) -> None:

@@ -23,6 +23,7 @@ from marlnb.models.networks.configs.mlp import MLPConfig
 from marlnb.models.networks.configs.recurrent import GRUConfig
 from marlnb.recording.capture.recorder import record
 from marlnb.recording.file.reader import Recording
+from marlnb.training.policies.agents import Agents
 from tests.disk_limit import max_file_bytes
 from tests.recording.runs import LivesConfig, make_run
 
@@ -117,14 +118,33 @@ def test_a_critic_that_reads_the_group_needs_all_its_agents(
 
 def test_what_float16_cannot_hold_is_an_error(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", LivesConfig(), centralised=False)
-    with record(run, episodes=2, n_envs=1, sites=[], dtype="float16", progress=False) as part:
-        policies = run.policies()
-        with torch.no_grad():
-            for parameter in policies["a"].parameters():
-                parameter *= 1e6
+    policies = run.policies()
+    with torch.no_grad():
+        for parameter in policies["a"].parameters():
+            parameter *= 1e6
+    agents = Agents(policies, run.experiment.env, tmp_path)
+    with record(agents, episodes=2, n_envs=1, sites=[], dtype="float16", progress=False) as part:
         with pytest.raises(RecordingError, match="above float16's maximum of 65504"):
             mnb.backfill(part, "a/critic/*", policies=policies)
         assert part.sites == []
+
+
+@pytest.mark.parametrize(
+    ("model", "dtype", "field"),
+    [(MLPConfig(), "float32", "logits"), (GRUConfig(), "bfloat16", "logits"), (MLPConfig(), "float32", "value")],
+)
+def test_the_units_of_other_weights_are_not_added(tmp_path: Path, model: ModelConfig, dtype: str, field: str) -> None:
+    """Policies that learn have the same tensors, so the recording's agents can have other weights by now."""
+    run = make_run(tmp_path / "run", LivesConfig(), model)
+    policies, part = run.policies(), {"logits": "actor", "value": "critic"}[field]
+    with record(run, episodes=4, n_envs=2, sites=[], dtype=dtype, progress=False) as recording:
+        mnb.backfill(recording, "a/*/hidden_1", policies=policies)
+        with torch.no_grad():
+            for parameter in policies["a"].parameters():
+                parameter += 0.3
+        with pytest.raises(RecordingError, match=f"made by other weights than those of policies=: {field} of 'a'"):
+            mnb.backfill(recording, f"a/{part}/head", policies=policies)
+        assert f"a/{part}/head" not in recording.sites
 
 
 def test_tools_name_a_recording_without_rows(tmp_path: Path) -> None:
