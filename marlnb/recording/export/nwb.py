@@ -1,6 +1,7 @@
 """A recording as Neurodata Without Borders: units × time by site and agent, trials, behaviour.
 
-One step is `step_s` seconds of the file's clock. Episodes follow one another in the order of their rows.
+One step is `step_s` seconds of the file's clock, so a row is `every` times as long. Episodes follow one another in the
+order of their rows.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ def _contents(
         source_script=f"marlnb {recording.file.attrs['code_version']}",
         source_script_file_name="marlnb",
     )
-    clock = np.arange(len(selection.t)) * step_s
+    row_s = step_s * int(recording.file.attrs["every"])
+    clock = np.arange(len(selection.t)) * row_s
     activity = file.create_processing_module("ecephys", "activations of hidden units, by site and agent")
     behaviour = file.create_processing_module("behavior", "observations, actions and rewards, by field and agent")
     for name, array in selection.arrays.items():
@@ -88,7 +90,7 @@ def _contents(
         agents: Sequence[str | None] = array.labels.get("agent") or [None]
         for agent in agents:
             module.add(_series(pynwb, name, array, agent, clock, storage))
-    _add_trials(file, recording, selection.episode, selection.t, step_s)
+    _add_trials(file, recording, selection.episode, row_s)
     return file
 
 
@@ -121,7 +123,7 @@ def _numeric_dtype(array: LabelledArray) -> np.dtype:
     return np.dtype("uint8") if array.dtype == np.bool_ else array.dtype
 
 
-def _add_trials(file: Any, recording: Recording, episode: np.ndarray, t: np.ndarray, step_s: float) -> None:
+def _add_trials(file: Any, recording: Recording, episode: np.ndarray, row_s: float) -> None:
     table = recording.episodes
     file.add_trial_column("episode", "the episode's number")
     file.add_trial_column("seed", "the episode's seed")
@@ -134,8 +136,8 @@ def _add_trials(file: Any, recording: Recording, episode: np.ndarray, t: np.ndar
         entry = table.loc[number]
         returns = {f"return_{agent}": float(entry[agent]) for agent in recording.agents}
         file.add_trial(
-            start_time=start * step_s,
-            stop_time=stop * step_s,
+            start_time=start * row_s,
+            stop_time=stop * row_s,
             episode=number,
             seed=int(entry["seed"]),
             finished=bool(entry["finished"]),

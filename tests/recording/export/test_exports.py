@@ -199,6 +199,15 @@ def test_nwb_is_valid_and_holds_units_by_time(talk: Recording, tmp_path: Path) -
     slower = to_nwb(talk, tmp_path / "slower.nwb", sites=[], fields=["reward"], step_s=2)
     with pynwb.NWBHDF5IO(str(slower), "r") as io:
         assert io.read().trials["stop_time"][0] == 12.0
+    with extract(talk, tmp_path / "third.h5", every=3, sites=[]) as third:
+        assert third.rows["t"].tolist() == [0, 3] * 4
+        every_third = to_nwb(third, tmp_path / "third.nwb", fields=["reward"], step_s=0.5)
+    with pynwb.NWBHDF5IO(str(every_third), "r") as io:
+        file = io.read()
+        rewards = file.processing["behavior"]["listener.reward listener_0"]
+        assert rewards.timestamps[:].tolist() == [0.0, 1.5, 3.0, 4.5, 6.0, 7.5, 9.0, 10.5]
+        trials = file.trials.to_dataframe()
+        assert trials["start_time"].tolist() == [0.0, 3.0, 6.0, 9.0] and trials["stop_time"][0] == 3.0
     for step_s, message in ((-0.5, "more than 0; got -0.5"), (float("nan"), "a finite number; got nan")):
         with pytest.raises(ConfigError, match=f"step_s must be {message}"):
             to_nwb(talk, tmp_path / "never.nwb", step_s=step_s)
