@@ -30,6 +30,7 @@ from marlnb.analysis.stats.bootstrap import (
     episode_index,
     percentile_interval,
 )
+from marlnb.analysis.stats.episode_shuffle import EpisodeShuffle
 from marlnb.analysis.stats.mutual_information import MutualInformation, counts, mutual_information
 from marlnb.display.formatting import count
 from marlnb.errors import AnalysisError, unknown
@@ -100,7 +101,8 @@ def communication(
     actions, no_actions = _listener_actions(of_listener, listener_action)
     spoken, received = _pair_rows(of_speaker, of_listener, lag)
     rng = np.random.default_rng(seed)
-    information = partial(_information, n_shuffles=n_shuffles, rng=rng)
+    shuffle_warnings: list[str] = []
+    information = partial(_information, n_shuffles=n_shuffles, rng=rng, warnings=shuffle_warnings)
     episode, t = of_listener.episode[received], of_listener.t[received]
     code, message_names, goal_names = _code_book(messages, goals)
     influence, notes = _causal_influence(
@@ -148,6 +150,7 @@ def communication(
             *few_episodes_warning(n_episodes, MIN_EPISODES),
             *duplicate_episode_warnings(recording, of_speaker.episode),
             *missing.warnings,
+            *dict.fromkeys(shuffle_warnings),
         ),
     )
 
@@ -175,11 +178,18 @@ def _information(
     names: tuple[str, str],
     n_shuffles: int,
     rng: np.random.Generator,
+    warnings: list[str],
 ) -> MutualInformation:
-    """Mutual information of a and b over the rows at which both are known; episode and t: `[row]`."""
+    """Mutual information of a and b over the rows at which both are known; episode and t: `[row]`.
+
+    Appends reasons to distrust its p-value to `warnings`.
+    """
     known = a.known & b.known
+    of_b, episode, t = b.values[known], episode[known], t[known]
+    names_b = [b.class_name(value) for value in np.unique(of_b)]
+    warnings.extend(EpisodeShuffle(episode, t, of_b).warnings(names[1], of_b, names_b))
     return mutual_information(
-        a.values[known], b.values[known], episode[known], t[known],
+        a.values[known], of_b, episode, t,
         names=names, n_shuffles=n_shuffles, rng=rng,
     )  # fmt: skip
 

@@ -261,7 +261,8 @@ def _score(
     )  # fmt: skip
     x_rest = residuals(problem.x, problem.controls)
     tuned = tuned_units_effect(x_rest, mean_gradient, problem.truth, problem.episode, problem.t, rng)
-    shuffle = EpisodeShuffle(problem.episode, problem.t)
+    shuffle = EpisodeShuffle(problem.episode, problem.t, problem.truth)
+    warnings.extend(f"{agent}: {each}" for each in shuffle.warnings(problem.concept, problem.truth, ("false", "true")))
     p = score_p_value(_without_controls(problem), problem.truth, problem.gradient, shuffle, kind, n_shuffles, rng)
     score_warnings.extend(_score_warnings(problem, p, effect, tuned))
     return ConceptScore(
@@ -292,7 +293,7 @@ def _runs(
     problem: ConceptProblem, kind: DirectionKind, n_runs: int, rng: np.random.Generator, warnings: list[str]
 ) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
     """(score, accuracy) of each run with the concept, and of each run with the concept of shuffled episodes."""
-    numbers, shuffle = np.unique(problem.episode), EpisodeShuffle(problem.episode, problem.t)
+    numbers, shuffle = np.unique(problem.episode), EpisodeShuffle(problem.episode, problem.t, problem.truth)
     x = _without_controls(problem)
     runs: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
     for shuffled in np.repeat([False, True], n_runs):

@@ -286,7 +286,8 @@ def _score(
 ) -> DecodingOutcome:
     target, x, kind = problem.target, problem.x, settings.classes.kind
     y, episode, fold, rng = target.y, target.episode, target.fold, np.random.default_rng(settings.seed)
-    shuffle = EpisodeShuffle(episode, target.t)
+    shuffle = EpisodeShuffle(episode, target.t, y)
+    warn_of_shuffles(shuffle, target, settings, diagnostics)
     permuted = [shuffle.permute(y, rng) for _ in range(settings.n_shuffles)]
     main, *of_permuted = score_labels(x, np.stack([y, *permuted], axis=1), fold, kind)
     gains: list[Gain] = []
@@ -308,6 +309,15 @@ def _score(
     shuffled = np.array([scores.mean for scores in of_permuted])
     fit = fit_linear(x, y, kind)
     return assemble_outcome(target, t, settings, fit, main, shuffled, tuple(gains), control)
+
+
+def warn_of_shuffles(
+    shuffle: EpisodeShuffle, target: DecodingTarget, settings: DecodingSettings, diagnostics: Diagnostics
+) -> None:
+    """Warns of classes that are much rarer or more frequent among shuffled labels."""
+    if settings.classes.kind == "classification":
+        warnings = shuffle.warnings(settings.label, target.y, settings.classes.names_in(target.y))
+        diagnostics.messages.extend(f"{target.agent}: {each}" for each in warnings)
 
 
 def assemble_outcome(

@@ -23,6 +23,7 @@ from marlnb.analysis.decoding.problem import (
     Diagnostics,
     assemble_outcome,
     check_label,
+    warn_of_shuffles,
 )
 from marlnb.analysis.decoding.score import Gain
 from marlnb.analysis.progress import AnalysisProgress
@@ -128,6 +129,7 @@ def solve_streaming(
     with AnalysisProgress(f"decoding {settings.label} from {site} of {agent}", "rows", shown=progress) as shown:
         scores, fit = fit_class(batches, targets, settings, diagnostics, shown).run(views)
     diagnostics.warn_of_few_episodes(agent, {t: target}, settings)
+    warn_of_shuffles(targets.shuffle, target, settings, diagnostics)
     n = targets.n_folds
     by_target = scores["site"][: (targets.n - 1) * n].reshape(-1, n)
     shuffled = by_target[1:].mean(axis=1)

@@ -10,6 +10,7 @@ label are permuted).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,6 +127,7 @@ def label_features(
             *few_episodes_warning(n_episodes),
             *duplicate_episode_warnings(recording, episode),
             *missing.warnings,
+            *EpisodeShuffle(episode, t, label_bins.index).warnings(values.name, label_bins.index, label_bins.names),
         ),
         notes=(*rows_note(rows_name(rows)), *missing.notes),
     )
@@ -187,29 +189,40 @@ def _shares(
     left = (rest**2).sum() / ((label - label.mean(axis=0)) ** 2).sum()
     if left < MIN_LABEL_LEFT:
         raise AnalysisError("what is given determines the label, so that nothing of it is left; give less")
-    share = _share_of((f.T @ rest), rest.T @ rest, (f**2).sum(axis=0))
-    null = _null_shares(f, rest, EpisodeShuffle(episode, t), n_shuffles, rng)
+    shuffle = EpisodeShuffle(episode, t, rest)
+    permuted = [shuffle.rows(shuffle.draw(rng)) for _ in range(n_shuffles)]
+    rows = np.arange(len(f))
+    shares = _shares_of_each(f, rest, [rows, *permuted], np.ones(len(f)))
+    weighted = _shares_of_each(f, rest, [rows, *permuted], shuffle.weight) if shuffle.is_permutation else shares
     low, high = percentile_interval(_resampled_shares(f, rest, episode, n_bootstrap, rng))
-    return _Shares(share, low, high, null.mean(axis=1), max_statistic(share, null))
+    p_value = max_statistic(weighted[:, 0], weighted[:, 1:])
+    return _Shares(shares[:, 0], low, high, shares[:, 1:].mean(axis=1), p_value)
 
 
-def _null_shares(
-    f: np.ndarray, label: np.ndarray, shuffle: EpisodeShuffle, n_shuffles: int, rng: np.random.Generator
-) -> np.ndarray:
-    """`[feature, shuffle]`, shares of features `[row, feature]` where episodes have the labels of others, `[row, bin]`;
-    both are residuals."""
-    null = np.empty((f.shape[1], n_shuffles))
-    for k in range(n_shuffles):
-        permuted = shuffle.permute(label, rng)
-        permuted -= permuted.mean(axis=0)
-        null[:, k] = _share_of(f.T @ permuted, permuted.T @ permuted, (f**2).sum(axis=0))
-    return null
+def _shares_of_each(f: np.ndarray, label: np.ndarray, rows: Sequence[np.ndarray], weight: np.ndarray) -> np.ndarray:
+    """`[feature, shuffle]`, shares of features `[row, feature]` with the labels `[row, bin]` of some rows instead.
+
+    Args:
+        f: residuals.
+        label: residuals.
+        rows: of each shuffle `[row]`, whose labels the rows have.
+        weight: `[row]`.
+    """
+    weight = weight[:, None]
+    f = f - (weight * f).mean(axis=0)
+    shares = []
+    for others in rows:
+        permuted = label[others]
+        permuted -= (weight * permuted).mean(axis=0)
+        weighted = weight * permuted
+        shares.append(_share_of(f.T @ weighted, permuted.T @ weighted, (weight * f**2).sum(axis=0)))
+    return np.stack(shares, axis=1)
 
 
 def _resampled_shares(
     f: np.ndarray, label: np.ndarray, episode: np.ndarray, n_bootstrap: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """`[sample, feature]`, shares in bootstrap samples of episodes `[row]`; other arguments as of `_null_shares`."""
+    """`[sample, feature]`, shares in bootstrap samples of episodes `[row]`; other arguments as of `_shares_of_each`."""
     numbers, index = episode_index(episode)
     n = len(numbers)
     weights = bootstrap_weights(n, n_bootstrap, rng)

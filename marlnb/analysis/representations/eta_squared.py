@@ -25,17 +25,25 @@ def eta_squared(x: np.ndarray, bin_index: np.ndarray, n_bins: int) -> np.ndarray
     return eta_squared_of_each(x, [bin_index], n_bins)[0]
 
 
-def eta_squared_of_each(x: np.ndarray, bin_indices: Iterable[np.ndarray], n_bins: int) -> np.ndarray:
-    """`eta_squared` of several labels, such as shuffles, `[label, unit]`; the units are centred once."""
-    centred = x - x.mean(axis=0)
-    total = (centred**2).sum(axis=0)
+def eta_squared_of_each(
+    x: np.ndarray, bin_indices: Iterable[np.ndarray], n_bins: int, weight: np.ndarray | None = None
+) -> np.ndarray:
+    """`eta_squared` of several labels, such as shuffles, `[label, unit]`; the units are centred once.
+
+    Args:
+        weight: `[row]`, with a mean of 1; None: all rows count alike.
+    """
+    weight = np.ones(len(x)) if weight is None else weight
+    centred = x - weight @ x / len(x)
+    weighted = weight[:, None] * centred
+    total = (weighted * centred).sum(axis=0)
     varies = total > 1e-12 * len(x)
     bins = np.arange(n_bins)[:, None]
     shares = []
     for bin_index in bin_indices:
-        count = np.bincount(bin_index, minlength=n_bins)
-        sums = (bins == bin_index).astype(float) @ centred
-        between = (sums**2 / np.maximum(count, 1)[:, None]).sum(axis=0)
+        count = np.bincount(bin_index, weight, minlength=n_bins)
+        sums = (bins == bin_index).astype(float) @ weighted
+        between = (sums**2 / np.where(count > 0, count, 1)[:, None]).sum(axis=0)
         shares.append(np.where(varies, between / np.where(varies, total, 1), 0.0))
     return np.stack(shares)
 
@@ -68,7 +76,7 @@ def tuned_beyond_chance(
 ) -> np.ndarray:
     """p-values `[unit]` of eta² of the ranks of `[row, unit]`, against the best unit of each shuffle of episodes."""
     ranks = rankdata(x, axis=0)
-    shuffle = EpisodeShuffle(episode, t)
+    shuffle = EpisodeShuffle(episode, t, bin_index)
     permuted = (shuffle.permute(bin_index, rng) for _ in range(n_shuffles))
-    strength, *null = eta_squared_of_each(ranks, [bin_index, *permuted], n_bins)
+    strength, *null = eta_squared_of_each(ranks, [bin_index, *permuted], n_bins, shuffle.weight)
     return max_statistic(strength, np.stack(null, axis=1))

@@ -108,12 +108,14 @@ class BinnedRows:
 
     Attributes:
         bins: the bin of each row.
-        shuffled: bin indices `[row]` of each shuffle, in which whole episodes have the labels of others.
+        shuffle: gives whole episodes the labels of others.
+        shuffled: bin indices `[row]` of each shuffle.
         episode: `[row]`, each row's index in `weights`.
         weights: `[sample, episode]`, of the bootstrap.
     """
 
     bins: Bins
+    shuffle: EpisodeShuffle
     shuffled: tuple[np.ndarray, ...]
     episode: np.ndarray
     weights: np.ndarray
@@ -126,9 +128,9 @@ class BinnedRows:
         rng = np.random.default_rng(seed)
         numbers, index = episode_index(episode)
         weights = bootstrap_weights(len(numbers), n_bootstrap, rng)
-        shuffle = EpisodeShuffle(episode, t)
+        shuffle = EpisodeShuffle(episode, t, bins.index)
         shuffled = tuple(shuffle.permute(bins.index, rng) for _ in range(n_shuffles))
-        return BinnedRows(bins, shuffled, index, weights)
+        return BinnedRows(bins, shuffle, shuffled, index, weights)
 
     @property
     def in_bins(self) -> list[np.ndarray]:
@@ -161,7 +163,8 @@ class BinnedRows:
 
     def p_value(self, x: np.ndarray) -> np.ndarray:
         """`[unit]`, of eta² of the ranks of units `[row, unit]`, against the strongest unit of each shuffle."""
-        strength, *null = eta_squared_of_each(rankdata(x, axis=0), [self.bins.index, *self.shuffled], len(self.bins))
+        labels = [self.bins.index, *self.shuffled]
+        strength, *null = eta_squared_of_each(rankdata(x, axis=0), labels, len(self.bins), self.shuffle.weight)
         return max_statistic(strength, np.stack(null, axis=1))
 
 
@@ -255,6 +258,7 @@ def tuning(
             *_thin_bins(binned_rows),
             *duplicate_episode_warnings(recording, episode),
             *tuned_rows.missing.warnings,
+            *binned_rows.shuffle.warnings(values.name, label_bins.index, label_bins.names),
         ),
         notes=(*rows_note(rows_name(rows)), *tuned_rows.missing.notes, *no_control),
         given="" if tuned_rows.given is None else ", ".join(tuned_rows.given_names),

@@ -25,7 +25,7 @@ class MutualInformation:
         chance: mean of `bits` when each episode of one variable is paired with another episode of the other.
         corrected: the jackknife estimate over episodes, without that bias.
         share: `corrected` / the smaller of the two entropies: 1 if one variable determines the other.
-        p_value: of `bits` against chance.
+        p_value: of `bits` against chance, of rows with the weights of `EpisodeShuffle`.
         entropy_a: entropy of a.
         entropy_b: entropy of b.
     """
@@ -43,9 +43,9 @@ class MutualInformation:
     entropy_b: float
 
 
-def counts(a: np.ndarray, b: np.ndarray, n_a: int, n_b: int) -> np.ndarray:
-    """`[a, b]`: how often two indices `[row]` occur together."""
-    return np.bincount(a * n_b + b, minlength=n_a * n_b).reshape(n_a, n_b).astype(float)
+def counts(a: np.ndarray, b: np.ndarray, n_a: int, n_b: int, weight: np.ndarray | None = None) -> np.ndarray:
+    """`[a, b]`: how often two indices `[row]` occur together; weight: `[row]`, None: 1 each."""
+    return np.bincount(a * n_b + b, weight, minlength=n_a * n_b).reshape(n_a, n_b).astype(float)
 
 
 def entropy_bits(table: np.ndarray) -> np.ndarray:
@@ -102,13 +102,15 @@ def mutual_information(
     table = cells.sum(axis=0)
     bits = float(mutual_information_bits(table))
     jackknife = jackknife_bits(cells)
-    shuffle = EpisodeShuffle(episode, t)
-    permuted = (shuffle.permute(b, rng) for _ in range(n_shuffles))
-    null = np.array([float(mutual_information_bits(counts(a, other, n_a, n_b))) for other in permuted])
+    shuffle = EpisodeShuffle(episode, t, b)
+    permuted = [shuffle.permute(b, rng) for _ in range(n_shuffles)]
+    chance = np.mean([mutual_information_bits(counts(a, other, n_a, n_b)) for other in permuted])
+    weighted = np.stack([counts(a, other, n_a, n_b, shuffle.weight) for other in (b, *permuted)])
+    score, *null = mutual_information_bits(weighted)
     entropies = float(entropy_bits(table.sum(1))), float(entropy_bits(table.sum(0)))
     smaller = min(entropies)
     share = jackknife.value / smaller if smaller > 0 else 0.0
-    chance, p_value = float(null.mean()), p_value_above(bits, null)
+    p_value = p_value_above(float(score), np.array(null))
     return MutualInformation(
-        *names, bits, jackknife.low, jackknife.high, chance, jackknife.value, share, p_value, *entropies
+        *names, bits, jackknife.low, jackknife.high, float(chance), jackknife.value, share, p_value, *entropies
     )

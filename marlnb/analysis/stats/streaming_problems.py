@@ -53,7 +53,7 @@ class StreamedTargets:
         seed: int,
     ) -> None:
         self.y, self.kind, self.n_folds = y, kind, int(fold.max()) + 1
-        self.shuffle = EpisodeShuffle(episode, t)
+        self.shuffle = EpisodeShuffle(episode, t, y)
         rng = np.random.default_rng(seed)
         self.others = np.stack([self.shuffle.draw(rng) for _ in range(n_shuffles)])
         is_odd = (np.arange(len(y)) - self.shuffle.start[self.shuffle.number]) % 2

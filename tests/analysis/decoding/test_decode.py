@@ -208,3 +208,20 @@ def test_torchs_global_generator_does_not_change(recording: Recording) -> None:
     torch.manual_seed(5)
     decode(recording, site=SITE, label="goal", n_shuffles=1)
     assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("memory_bytes", [2**32, 1], ids=["in memory", "streamed"])
+def test_a_perfect_score_of_a_rare_label_of_short_episodes_is_above_chance(
+    recording: Recording, memory_bytes: int
+) -> None:
+    goal, t = recording.label("goal").to_numpy(), recording.rows["t"].to_numpy()
+    goal_of_episode = goal[t == 0]
+    is_rare = goal_of_episode == 0
+    used = ~is_rare | (np.cumsum(is_rare) <= 6)
+    result = decode(
+        recording, site="speaker/actor/hidden_1", label=(goal == 0).astype(np.int64), episodes=np.flatnonzero(used),
+        rows=(goal != 0) | (t < 5), n_shuffles=19, memory_bytes=memory_bytes, progress=False,
+    ).of()  # fmt: skip
+    assert result.score > 0.95
+    assert result.shuffled == pytest.approx(0.5, abs=0.15)
+    assert result.p_value == 1 / 20

@@ -94,21 +94,24 @@ def unit_information(
     ranks = rankdata(units.all()[rows], axis=0)
     bins = np.minimum((n_bins * (ranks - 0.5) / len(rows)).astype(int), n_bins - 1)
     episode = units.episode[rows]
-    shuffle = EpisodeShuffle(episode, units.t[rows])
+    shuffle = EpisodeShuffle(episode, units.t[rows], index)
     rng = np.random.default_rng(seed)
 
-    def information(label_index: np.ndarray) -> np.ndarray:
-        tables = np.stack([counts(unit_bins, label_index, n_bins, n_values) for unit_bins in bins.T])
+    def information(label_index: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+        tables = np.stack([counts(unit_bins, label_index, n_bins, n_values, weight) for unit_bins in bins.T])
         return np.asarray(mutual_information_bits(tables))
 
-    bits = information(index)
-    null = np.stack([information(shuffle.permute(index, rng)) for _ in range(n_shuffles)], axis=1)
+    permuted = [shuffle.permute(index, rng) for _ in range(n_shuffles)]
+    null = np.stack([information(each, shuffle.weight) for each in permuted], axis=1)
     return UnitInformation(
         site=site,
         agent=units.agent,
         label=values.name,
-        bits=bits,
+        bits=information(index),
         chance=null.mean(axis=1),
-        p_value=max_statistic(bits, null),
-        warnings=tuple(few_episodes_warning(len(np.unique(episode)))),
+        p_value=max_statistic(information(index, shuffle.weight), null),
+        warnings=(
+            *few_episodes_warning(len(np.unique(episode))),
+            *shuffle.warnings(values.name, index, label_bins.names),
+        ),
     )
