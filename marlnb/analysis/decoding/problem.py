@@ -20,6 +20,7 @@ from marlnb.analysis.stats.linear_models import (
     FoldScores,
     constant_score,
     control_task_score,
+    episode_folds,
     score_folds,
     score_labels,
 )
@@ -138,6 +139,11 @@ class DecodingTarget:
     def select(self, rows: np.ndarray) -> DecodingTarget:
         """Some of the rows, `[row]` bool."""
         return replace(self, y=self.y[rows], episode=self.episode[rows], t=self.t[rows], fold=self.fold[rows])
+
+    def with_own_folds(self, settings: DecodingSettings) -> DecodingTarget:
+        """Folds of the episodes of these rows: those of all episodes can be empty at a late time step."""
+        fold = episode_folds(self.y, self.episode, settings.classes.kind, settings.folds, settings.seed)
+        return replace(self, fold=fold)
 
 
 @dataclass(frozen=True)
@@ -264,12 +270,11 @@ def solve(problem: DecodingProblem, settings: DecodingSettings, diagnostics: Dia
     tested: dict[int | None, DecodingTarget] = {}
     for t in map(int, times):
         at_t = problem.select(target.t == t)
-        n_episodes, n_folds = len(np.unique(at_t.target.episode)), len(np.unique(at_t.target.fold))
-        if n_episodes < 2 * settings.folds or n_folds < 2 or np.ptp(at_t.target.y) == 0:
+        if len(np.unique(at_t.target.episode)) < 2 * settings.folds or np.ptp(at_t.target.y) == 0:
             skipped.append(t)
         else:
-            tested[t] = at_t.target
-            yield _score(at_t, t, settings, diagnostics)
+            tested[t] = at_t.target.with_own_folds(settings)
+            yield _score(replace(at_t, target=tested[t]), t, settings, diagnostics)
     diagnostics.warn_of_few_episodes(target.agent, tested, settings)
     if len(skipped) == len(times):
         raise AnalysisError(

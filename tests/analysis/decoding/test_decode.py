@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from marlnb.analysis.data.labels import Classes
 from marlnb.analysis.data.policy_activations import policy_activations, untrained_policy
 from marlnb.analysis.data.rows import RowSource
 from marlnb.analysis.decoding.decode import decode
+from marlnb.analysis.decoding.problem import At, DecodingProblem, DecodingSettings, DecodingTarget, Diagnostics, solve
+from marlnb.analysis.stats.linear_models import episode_folds
 from marlnb.errors import AnalysisError, ConfigError
 from marlnb.recording.file.reader import Recording
 
@@ -225,3 +228,20 @@ def test_a_perfect_score_of_a_rare_label_of_short_episodes_is_above_chance(
     assert result.score > 0.95
     assert result.shuffled == pytest.approx(0.5, abs=0.15)
     assert result.p_value == 1 / 20
+
+
+@pytest.mark.parametrize("at", [15, "each"])
+def test_a_time_step_that_few_episodes_reach_has_folds_of_their_own(at: At) -> None:
+    rng, classes = np.random.default_rng(0), Classes("regression", np.empty(0), ())
+    n_steps = np.where(np.arange(100) < 12, 16, 1)
+    episode, t = np.repeat(np.arange(100), n_steps), np.concatenate([np.arange(n) for n in n_steps])
+    x = rng.standard_normal((len(t), 3))
+    y = x[:, 0]
+    for seed in range(2):
+        settings = DecodingSettings(at, "label", classes, 5, 1, seed)
+        fold = episode_folds(y, episode, "regression", 5, seed)
+        target = DecodingTarget("site", "agent", 0, y, episode, t, fold)
+        outcomes = solve(DecodingProblem(target, x, x, None), settings, Diagnostics(single_problem=True))
+        (score,) = (outcome.score for outcome in outcomes if outcome.score.t == 15)
+        assert score.n_episodes == 12
+        assert score.score > 0.99  # a fold with one row has no variance and scored 0

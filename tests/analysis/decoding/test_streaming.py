@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import h5py
 import numpy as np
 import pytest
 from sklearn.linear_model import RidgeCV
@@ -87,3 +90,19 @@ def test_labels_are_shuffled_as_in_memory() -> None:
     shuffled = np.concatenate([targets.of(slice(0, 4)), targets.of(slice(4, 8))])
     np.testing.assert_array_equal(shuffled[:, 1:3].T, expected)
     assert targets.part.tolist() == [0, 1, 0, 2, 3, 0, 1, 0]
+
+
+def test_a_streamed_time_step_that_few_episodes_reach_has_folds_of_their_own(
+    recording: Recording, tmp_path: Path
+) -> None:
+    path = tmp_path / "recording.h5"
+    path.write_bytes(recording.path.read_bytes())
+    quantity = np.random.default_rng(0).standard_normal(len(recording)).astype(np.float32)
+    with h5py.File(path, "r+") as file:
+        units = file[f"activations/{SITE}"]
+        units[...] = np.broadcast_to(quantity[:, None, None], units.shape)
+    reached = (recording.rows["t"].to_numpy() < 3) | (recording.rows["episode"].to_numpy() < 12)
+    with Recording.open(path) as planted:  # with seed 5, the first fold of all episodes has none of the first twelve
+        for result in both(planted, quantity, at=15, rows=reached, n_shuffles=1, seed=5):
+            assert result.of(t=15).n_episodes == 12
+            assert result.of(t=15).score > 0.99
