@@ -128,11 +128,11 @@ def resolve_label(source: RowSource, rows: Rows, label: Label) -> Labels:
     """
     if callable(label):
         name = getattr(label, "__name__", type(label).__name__)
-        return _from_array(source, rows, np.asarray(label(source.recording)), name)
+        return _from_array(source, rows, label(source.recording), name)
     if isinstance(label, tuple):
         return _from_agent(source, rows, label)
     if not isinstance(label, str):
-        return _from_array(source, rows, np.asarray(label), "label")
+        return _from_array(source, rows, label, "label")
     if label not in source.recording.labels:
         return _from_name(source, rows, label)
     return _recorded(source, rows, label)
@@ -170,8 +170,9 @@ def _recorded(source: RowSource, rows: Rows, name: str) -> Labels:
     return replace(labels, known=labels.known & known.reshape(len(known), -1))
 
 
-def _from_array(source: RowSource, rows: Rows, values: np.ndarray, name: str) -> Labels:
-    n_rows = len(source.recording)
+def _from_array(source: RowSource, rows: Rows, array: np.ndarray, name: str) -> Labels:
+    """An array's values; those that a masked array hides are unknown."""
+    values, mask, n_rows = np.asarray(array), np.ma.getmaskarray(array), len(source.recording)
     if values.ndim == 0:
         raise AnalysisError(
             "a label is the name of a label, field or observed feature, (agent, field), a function of the recording, "
@@ -182,7 +183,9 @@ def _from_array(source: RowSource, rows: Rows, values: np.ndarray, name: str) ->
             f"a label has a value for each of the recording's {n_rows} rows; {name!r} has {len(values)}"
         )
     values, class_names = _as_numbers(values, name)
-    return _labels_of_group(source, values[rows.index], name, class_names)
+    labels = _labels_of_group(source, values[rows.index], name, class_names)
+    hidden = mask[rows.index] if mask.ndim == 2 else mask[rows.index, None]
+    return replace(labels, known=labels.known & ~hidden)
 
 
 def _as_numbers(values: np.ndarray, name: str) -> tuple[np.ndarray, Sequence[str]]:

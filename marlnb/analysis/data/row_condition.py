@@ -59,7 +59,7 @@ def rows_where(source: RowSource, rows: Rows, condition: Condition | None) -> np
     if isinstance(condition, str):
         selected = _Evaluation(source, rows, condition).selected()
     else:
-        selected = _from_array(source, rows, np.asarray(condition))
+        selected = _from_array(source, rows, np.ma.filled(condition, False))  # a hidden value selects nothing
     selected = np.broadcast_to(selected, shape)
     if not selected.any():
         raise AnalysisError(f"rows={condition!r} selects none of {len(rows)} rows")

@@ -166,6 +166,20 @@ def test_words_are_classes(recording: Recording) -> None:
     assert happened.event == "label = green"
 
 
+def test_values_that_a_mask_hides_are_unknown(recording: Recording) -> None:
+    goal, hidden = recording.label("goal").to_numpy(), recording.rows["t"].to_numpy() % 2 == 1
+    source = RowSource(recording, "listener")
+    rows = source.rows([3, 5])
+    words = np.array(["red", "green", "blue"])[goal]
+    for values, fill in ((goal, -999), (goal.astype(float), 1e20), (words, "N/A")):
+        masked = np.ma.masked_array(np.where(hidden, fill, values), mask=hidden)
+        for label in (masked, masked[:, None], lambda recording, masked=masked: masked):
+            result = resolve_label(source, rows, label)
+            np.testing.assert_array_equal(result.known[:, 0], ~hidden[rows.index])
+    result = decode(recording, site="speaker/actor/hidden_1", label=np.ma.masked_array(goal, hidden), n_shuffles=1)
+    assert result.classes == ("0", "1", "2") and result.of().n_rows == (~hidden).sum()
+
+
 def test_objects_are_what_they_hold(recording: Recording) -> None:
     """As pandas gives them: None is no value, and no class either."""
     speed = recording.steps("listener", "observation").sel(feature="velocity_x").to_numpy()[:, 0].astype(object)

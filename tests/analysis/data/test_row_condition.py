@@ -64,6 +64,12 @@ def test_a_condition_selects_for_each_agent(team: Recording) -> None:
     np.testing.assert_array_equal(selected[:, [0, 2]], velocity[:, [0, 2]] > 0)
 
 
+def test_rows_that_a_mask_hides_are_not_selected(source: RowSource, rows: Rows) -> None:
+    hidden = np.arange(len(rows)) % 2 == 1
+    selected = rows_where(source, rows, np.ma.masked_array(np.ones(len(rows), bool), mask=hidden))
+    np.testing.assert_array_equal(selected[:, 0], ~hidden)
+
+
 def test_rows_without_a_value_are_not_selected(source: RowSource, rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.where(rows.t < 5, np.nan, 1.0)[:, None]
     gaps = Labels(values, ~np.isnan(values), "distance", ())
