@@ -16,6 +16,8 @@ MAX_RATIO = 2.0
 """Between a class's shares of the labels and of their shuffles; above it, the shuffles mean little."""
 N_DRAWS = 20
 """For the shares of the shuffles."""
+MAX_LENGTH_RATIO = 1.5
+"""Between the mean lengths of two classes' episodes; above it, time tells the classes apart."""
 
 
 class EpisodeShuffle:
@@ -91,15 +93,18 @@ class EpisodeShuffle:
         return np.asarray(y[self.rows(self.draw(rng))])
 
     def warnings(self, name: str, labels: np.ndarray, class_names: Sequence[str]) -> tuple[str, ...]:
-        """A warning where shuffles have other shares of a class than the labels `[row]`, as at the ends of episodes.
+        """Warnings where the labels `[row]` go with the length of episodes, so that shuffles differ from them in time.
+
+        Labels that are constant within episodes are in episodes of other lengths after shuffling; the classes of others
+        have other shares, as those of labels that mark the ends of episodes.
 
         Args:
             name: of the label.
             class_names: of the values, ascending.
         """
-        if self.is_permutation:
-            return ()
         index, rng = np.unique(labels, return_inverse=True)[1].reshape(-1), np.random.default_rng(0)
+        if self.is_permutation:
+            return self._warnings_of_lengths(name, index[self.start], class_names)
         shuffles = np.concatenate([self.permute(index, rng) for _ in range(N_DRAWS)])
         shares = np.bincount(index) / len(index)
         shuffled = np.bincount(shuffles, minlength=len(shares)) / len(shuffles)
@@ -113,4 +118,16 @@ class EpisodeShuffle:
         return (
             f"{name!r} varies within episodes and goes with which time steps they have, so its p-values can be far too "
             f"small or too large: {'; '.join(classes)}",
+        )
+
+    def _warnings_of_lengths(self, name: str, class_index: np.ndarray, class_names: Sequence[str]) -> tuple[str, ...]:
+        """A warning where one class `[episode]` has much longer episodes than another."""
+        n_steps = np.bincount(class_index, self._last_t - self._first_t + 1) / np.bincount(class_index)
+        shortest, longest = int(n_steps.argmin()), int(n_steps.argmax())
+        if n_steps[longest] <= MAX_LENGTH_RATIO * n_steps[shortest]:
+            return ()
+        return (
+            f"{name!r} goes with the length of episodes: {n_steps[longest]:.3g} steps of {class_names[longest]!r} on "
+            f"average, {n_steps[shortest]:.3g} of {class_names[shortest]!r}; so units that follow time go with it too. "
+            f'rows="t < {int(n_steps[shortest])}" compares the same steps',
         )
