@@ -140,8 +140,11 @@ class DecodingTarget:
         """Some of the rows, `[row]` bool."""
         return replace(self, y=self.y[rows], episode=self.episode[rows], t=self.t[rows], fold=self.fold[rows])
 
-    def with_own_folds(self, settings: DecodingSettings) -> DecodingTarget:
-        """Folds of the episodes of these rows: those of all episodes can be empty at a late time step."""
+    def with_full_folds(self, settings: DecodingSettings) -> DecodingTarget:
+        """Other folds if one has fewer than two episodes of these rows, as at a time step that few episodes reach."""
+        _, first_rows = np.unique(self.episode, return_index=True)
+        if np.bincount(self.fold[first_rows], minlength=settings.folds).min() >= 2:
+            return self
         fold = episode_folds(self.y, self.episode, settings.classes.kind, settings.folds, settings.seed)
         return replace(self, fold=fold)
 
@@ -273,7 +276,7 @@ def solve(problem: DecodingProblem, settings: DecodingSettings, diagnostics: Dia
         if len(np.unique(at_t.target.episode)) < 2 * settings.folds or np.ptp(at_t.target.y) == 0:
             skipped.append(t)
         else:
-            tested[t] = at_t.target.with_own_folds(settings)
+            tested[t] = at_t.target.with_full_folds(settings)
             yield _score(replace(at_t, target=tested[t]), t, settings, diagnostics)
     diagnostics.warn_of_few_episodes(target.agent, tested, settings)
     if len(skipped) == len(times):

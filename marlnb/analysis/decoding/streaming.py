@@ -114,7 +114,7 @@ def solve_streaming(
     if t is not None:
         selected, target = selected[target.t == t], target.select(target.t == t)
         check_label(f"{agent} at t={t}", target.y, target.episode, settings)
-        target = target.with_own_folds(settings)
+        target = target.with_full_folds(settings)
     kind = settings.classes.kind
     targets = StreamedTargets(target.y, target.episode, target.t, target.fold, kind, settings.n_shuffles, settings.seed)
     batches = _RowBatches(source, rows, site, agent, selected, _batch_bounds(rows.episode))

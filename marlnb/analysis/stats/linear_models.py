@@ -71,10 +71,13 @@ class FoldScores:
 
 
 def episode_folds(y: np.ndarray, episode: np.ndarray, kind: Kind, folds: int, seed: int) -> np.ndarray:
-    """The fold of each row, `[row]` in `[0, folds)`. Episodes stay whole; classes are spread evenly over the folds."""
+    """The fold of each row, `[row]` in `[0, folds)`.
+
+    Episodes stay whole; classes are spread evenly over the folds, unless none has a row for each fold.
+    """
     fold = np.zeros(len(y), dtype=np.int64)
-    splitter_class = StratifiedGroupKFold if kind == "classification" else GroupKFold
-    splitter = splitter_class(folds, shuffle=True, random_state=seed)
+    spreads_classes = kind == "classification" and np.unique(y, return_counts=True)[1].max() >= folds
+    splitter = (StratifiedGroupKFold if spreads_classes else GroupKFold)(folds, shuffle=True, random_state=seed)
     with warnings.catch_warnings():  # the result warns about rare classes
         warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
         for index, (_, test) in enumerate(splitter.split(np.zeros((len(y), 1)), y, episode)):

@@ -23,6 +23,11 @@ from marlnb.analysis.stats.ridge import RIDGE_STRENGTHS
 EPISODE = np.repeat(np.arange(20), 5)
 
 
+def test_folds_of_classes_that_are_all_rarer_than_folds_hold_whole_episodes() -> None:
+    fold = episode_folds(np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 2]), np.arange(10), "classification", 5, seed=0)
+    assert np.bincount(fold).tolist() == [2] * 5
+
+
 def test_balanced_accuracy_by_hand() -> None:
     y, predicted = np.array([0, 0, 0, 0, 1, 1]), np.array([0, 0, 0, 1, 1, 0])
     assert balanced_accuracy(y, predicted) == pytest.approx((3 / 4 + 1 / 2) / 2)
