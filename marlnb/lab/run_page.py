@@ -13,6 +13,7 @@ from typing import Any, Literal
 from marlnb.batch.cancel import stop
 from marlnb.disk import open_log
 from marlnb.errors import CheckpointError, MarlnbError, RunError, unknown
+from marlnb.lab.row_index import RowIndex
 from marlnb.text_files import read_bytes
 from marlnb.training.control import cancel_request, is_requested, request
 from marlnb.training.runs.checkpoints.manifest import read_manifest
@@ -20,7 +21,6 @@ from marlnb.training.runs.curves import Curves, hidden_at_first, metric_curves, 
 from marlnb.training.runs.files import EVENTS, EXPERIMENT, LOCK, METRICS, is_run, numbered, read_json
 from marlnb.training.runs.listing import summary
 from marlnb.training.runs.lock import is_locked
-from marlnb.training.runs.row_index import RowIndex
 
 MAX_POINTS = 400  # of each kind
 MAX_INDICES = 16  # of runs whose pages were read last

@@ -3,7 +3,7 @@ import type { ComponentChild, JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { CommandIDs } from './commandIds';
 import { attachCell, comparisonCells } from './comparisonNotebook';
-import { cellText } from './configuration';
+import { valueText } from './configuration';
 import type { Context } from './context';
 import { Live } from './live';
 import type { Comparison } from './messages';
@@ -247,7 +247,7 @@ function Differences(props: {
                   )}
                 </td>
                 {readable.map(({ path }) => (
-                  <td key={path}>{cellText(differences[setting]?.[path])}</td>
+                  <td key={path}>{valueText(differences[setting]?.[path])}</td>
                 ))}
               </tr>
             ))}

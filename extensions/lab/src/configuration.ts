@@ -6,11 +6,7 @@ export function flatten(value: Record<string, unknown>, prefix = ''): [string, s
   });
 }
 
+/** A setting's value as text; empty if the run does not have the setting. */
 export function valueText(value: unknown): string {
   return typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value);
-}
-
-/** A setting's value in a table of runs; empty in a run without it, whose value is null. */
-export function cellText(value: unknown): string {
-  return value === null ? '' : valueText(value);
 }

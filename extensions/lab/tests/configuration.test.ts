@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { cellText, flatten } from '../src/configuration';
+import { flatten, valueText } from '../src/configuration';
 
 describe('a configuration', () => {
   it('has joined names, and values as JSON', () => {
@@ -13,6 +13,6 @@ describe('a configuration', () => {
     ]);
   });
   it('leaves the cell of a run without the setting empty', () => {
-    expect([cellText(null), cellText(undefined), cellText(0), cellText('')]).toEqual(['', '', '0', '']);
+    expect([valueText(null), valueText(undefined), valueText(0), valueText('')]).toEqual(['null', '', '0', '']);
   });
 });

@@ -6,7 +6,7 @@ import type { RunsModel } from '../src/runsModel';
 
 describe('the notice of the runs panel', () => {
   it('has a line for each folder that cannot be read, and for an empty list', () => {
-    const problems = ['/work/my runs does not exist', '/root/none does not exist'];
+    const problems = ['/home/ann/my runs does not exist', '/root/none does not exist'];
     const model = { error: '', readAt: 1, isComplete: true, runs: [], problems } as unknown as RunsModel;
     const box = document.createElement('div');
     render(<Notice model={model} isSearching={true} shown={0} trans={nullTranslator.load('marlnb')} />, box);

@@ -21,7 +21,6 @@ from marlnb.text_files import open_ordinary
 from marlnb.training.runs.files import EXPERIMENT, LOCK, METRICS, STATUS, folder_problem, is_run, parse_line, read_json
 from marlnb.training.runs.lock import is_locked
 from marlnb.training.runs.metrics_rows import checked_row
-from marlnb.training.runs.row_index import evenly_spaced
 from marlnb.training.runs.run_notes import NOTES, read_notes
 from marlnb.training.runs.states import RUNNING_STATES
 from marlnb.training.runs.status import error_parts, read_status
@@ -282,6 +281,13 @@ def _last_line_bytes(file: BinaryIO, size: int, expected: int) -> int:
             return len(complete[-1])
         length *= 2
     return min(size, MAX_LINE_BYTES)
+
+
+def evenly_spaced(length: int, n: int) -> list[int]:
+    """At most n indices in `[0, length)`, evenly spaced, with the first and the last."""
+    if length <= n:
+        return list(range(length))
+    return [round(k * (length - 1) / (n - 1)) for k in range(n)]
 
 
 def _experiment_facts(experiment: Mapping[str, Any]) -> dict[str, Any]:

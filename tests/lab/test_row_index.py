@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from marlnb.lab.row_index import MAX_LINE_BYTES, RowIndex
 from marlnb.training.runs.files import line_of
-from marlnb.training.runs.row_index import MAX_LINE_BYTES, RowIndex
 
 
 def _row(k: int, attempt: int = 0) -> dict[str, Any]:

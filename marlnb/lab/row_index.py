@@ -14,6 +14,7 @@ from marlnb.display.formatting import count
 from marlnb.errors import RunError
 from marlnb.text_files import open_ordinary
 from marlnb.training.runs.files import parse_line
+from marlnb.training.runs.listing import evenly_spaced
 from marlnb.training.runs.metrics_rows import checked_row
 
 KINDS = (b"", b'"returns": {"', b'"evaluation": {"')  # of rows, by what their lines contain
@@ -60,13 +61,6 @@ class RowIndex:
                     starts.append(self._end)
             self._end += len(line)
             self._last = line
-
-
-def evenly_spaced(length: int, n: int) -> list[int]:
-    """At most n indices in `[0, length)`, evenly spaced, with the first and the last."""
-    if length <= n:
-        return list(range(length))
-    return [round(k * (length - 1) / (n - 1)) for k in range(n)]
 
 
 def _line_at(file: BinaryIO, start: int) -> bytes:
